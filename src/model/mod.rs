@@ -41,8 +41,8 @@ pub use result::{
     ResourceContents, Structured, ToolOutcome, ToolResult,
 };
 pub use schema::{
-    CHECK_STEP_LIMIT, CheckResult, Schema, SchemaDialect, SchemaDocument, SchemaError, TooCostly, combined,
-    kind_of, listed_values, own_types, referred, type_of,
+    CHECK_STEP_LIMIT, CheckResult, Schema, SchemaDialect, SchemaDocument, SchemaError, TooCostly, admit_null,
+    combined, kind_of, listed_values, own_types, referred, type_of,
 };
 pub use text::{
     LimitedWriter, NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, NumberOutOfBounds, check_number, cut_bytes,

@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Map, Number, Value};
 
 use super::path::scalar_text;
 use crate::model::{
-    Arguments, CHECK_STEP_LIMIT, Schema, SchemaDocument, SchemaError, check_number, combined, listed_values,
-    own_types,
+    Arguments, CHECK_STEP_LIMIT, Schema, SchemaDocument, SchemaError, admit_null, check_number, combined,
+    listed_values, own_types,
 };
 use crate::translate::without_exponent;
 
@@ -168,18 +168,11 @@ fn admit_nulls(schema: &mut Value) -> bool {
     match schema {
         Value::Object(members) => {
             let changed = members.values_mut().fold(false, |changed, part| admit_nulls(part) | changed);
-            if members.get("nullable") != Some(&Value::Bool(true)) {
-                return changed;
+            let is_nullable = members.get("nullable") == Some(&Value::Bool(true));
+            if is_nullable {
+                admit_null(members);
             }
-            if let Some(kind @ Value::String(_)) = members.get_mut("type") {
-                *kind = json!([kind.take(), "null"]);
-                if let Some(Value::Array(values)) = members.get_mut("enum") {
-                    values.push(Value::Null);
-                }
-            } else {
-                *schema = json!({ "anyOf": [schema.take(), { "type": "null" }] });
-            }
-            true
+            changed || is_nullable
         }
         Value::Array(items) => items.iter_mut().fold(false, |changed, item| admit_nulls(item) | changed),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{Document, items, members, reference_of};
+use crate::model::admit_null;
 
 /// Maximum nesting depths of a converted schema. They are tried in order until the schema is within
 /// [`SIZE_LIMIT`]; below the maximum depth, any value is allowed.
@@ -99,7 +100,11 @@ impl<'d> SchemaConverter<'d> {
             let part = self.part(part, depth)?;
             join(&mut out, part);
         }
-        Some(with_null(written, out))
+        // `nullable` of OpenAPI 3.0.
+        if let Some(members) = out.as_object_mut().filter(|_| written["nullable"] == true) {
+            admit_null(members);
+        }
+        Some(out)
     }
 
     /// Copies the keywords whose values contain no subschemas.
@@ -159,29 +164,6 @@ fn drop_dangling_required(schema: &mut Value) {
     });
     if !names.is_empty() {
         schema.insert("required".into(), Value::Array(names));
-    }
-}
-
-/// Adds null to the schema if it has `nullable` of OpenAPI 3.0.
-fn with_null(written: &Value, mut schema: Value) -> Value {
-    if written["nullable"] != true {
-        return schema;
-    }
-    if let Some(Value::Array(values)) = schema.get_mut("enum")
-        && !values.contains(&Value::Null)
-    {
-        values.push(Value::Null);
-    }
-    match schema.get("type") {
-        Some(Value::String(kind)) => {
-            let both = json!([kind, "null"]);
-            schema["type"] = both;
-            schema
-        }
-        None if schema.as_object().is_some_and(|object| !object.is_empty()) => {
-            json!({ "anyOf": [schema, { "type": "null" }] })
-        }
-        _ => schema,
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock, Weak};
 
 use jsonschema::{Draft, ValidationError, Validator, error::ValidationErrorKind};
 use parking_lot::Mutex;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use self::cost::{CostError, number_out_of_bounds};
 use self::plan::SchemaPlan;
@@ -376,6 +376,24 @@ pub fn own_types(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let kind = schema.get("type");
     let several = kind.and_then(Value::as_array).into_iter().flatten();
     kind.into_iter().chain(several).filter_map(Value::as_str)
+}
+
+/// Makes a schema admit null as well.
+pub fn admit_null(schema: &mut Map<String, Value>) {
+    let admits_all = schema.is_empty();
+    match schema.get_mut("type") {
+        Some(Value::Array(kinds)) if !kinds.contains(&json!("null")) => kinds.push("null".into()),
+        Some(kind @ Value::String(_)) if *kind != "null" => *kind = json!([kind.take(), "null"]),
+        None if !admits_all => {
+            *schema = Map::from_iter([("anyOf".to_owned(), json!([schema, { "type": "null" }]))]);
+        }
+        _ => {}
+    }
+    if let Some(Value::Array(values)) = schema.get_mut("enum")
+        && !values.contains(&Value::Null)
+    {
+        values.push(Value::Null);
+    }
 }
 
 /// Returns the values that a schema lists: those of `enum`, and the value of `const`.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::number::ResultUnit;
 use super::{DurationForm, Fields, MAX_SHOWN, NumberForm, SizeForm, TimeForm};
-use crate::model::{object_without_nones, type_of};
+use crate::model::{admit_null, object_without_nones, type_of};
 use crate::settings::suggest::{quoted, quoted_list};
 use crate::settings::{Checked, Code, Cursor, Entry, Kind, Setting, SourceSpan, ValueKind};
 use crate::translate::convert::{to_integer, to_number};
@@ -160,19 +160,6 @@ pub(in crate::translate) fn object_of(
 /// Converts a JSON object to a schema.
 fn object(schema: Value) -> Map<String, Value> {
     if let Value::Object(members) = schema { members } else { Map::new() }
-}
-
-pub(super) fn admit_null(schema: &mut Map<String, Value>) {
-    match schema.get_mut("type") {
-        Some(Value::Array(kinds)) if !kinds.contains(&json!("null")) => kinds.push("null".into()),
-        Some(kind @ Value::String(_)) if *kind != "null" => *kind = json!([kind.clone(), "null"]),
-        _ => {}
-    }
-    if let Some(Value::Array(values)) = schema.get_mut("enum")
-        && !values.contains(&Value::Null)
-    {
-        values.push(Value::Null);
-    }
 }
 
 impl FieldKind {

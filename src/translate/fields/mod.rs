@@ -19,7 +19,6 @@ use std::{collections::HashSet, str::FromStr};
 
 use serde_json::{Map, Value};
 
-use self::kind::admit_null;
 pub(in crate::translate) use self::kind::{distinct, list_of, object_of};
 pub(crate) use self::settings::{FieldSetting, TYPE_NAMES};
 pub use self::{
@@ -28,7 +27,7 @@ pub use self::{
     time::{TimeForm, TimeFormat, TimeZoneSetting},
 };
 use super::read_error::ReadError;
-use crate::model::cut_characters;
+use crate::model::{admit_null, cut_characters};
 use crate::settings::suggest::quoted_list;
 
 /// Maximum length of a quoted value in an error text, in characters.
@@ -97,7 +96,9 @@ impl Fields {
         let mut properties = Map::new();
         for field in &self.list {
             let mut schema = field.kind.schema();
-            if matches!(&field.missing, OnMissing::Default(value) if value.is_null()) {
+            let is_null = matches!(&field.missing, OnMissing::Default(value) if value.is_null());
+            // A field of any type has no `type`, and may be null anyway.
+            if is_null && schema.contains_key("type") {
                 admit_null(&mut schema);
             }
             properties.insert(field.name.clone(), Value::Object(schema));
