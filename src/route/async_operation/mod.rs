@@ -205,29 +205,25 @@ impl AsyncOperationRule {
         client: &HeaderMap,
         stop: Option<&WorkBudget>,
     ) -> Result<HttpRequest, RequestError> {
-        let template = match (kind, &self.result, &self.cancel) {
-            (OperationRequest::Result, Some(template), _)
-            | (OperationRequest::Cancellation, _, Some(CancelRule::Request(template))) => Some(template),
+        let template = match (kind, &self.result, &self.cancel, location, &self.location) {
+            (OperationRequest::Result, Some(template), ..)
+            | (OperationRequest::Cancellation, _, Some(CancelRule::Request(template)), ..) => Some(template),
+            (.., OperationLocation::Named(_), OperationLocationRule::Named { status, .. }) => Some(&**status),
             _ => None,
         };
-        let request = match (template, location, &self.location) {
-            (Some(template), ..) => template.build(&location.add_to(arguments), client, stop)?,
-            (None, OperationLocation::Named(_), OperationLocationRule::Named { status, .. }) => {
-                status.build(&location.add_to(arguments), client, stop)?
-            }
-            (None, OperationLocation::Path(path), _) => HttpRequest::get(PathBase::Origin, path.clone()),
-            (None, OperationLocation::Named(_), OperationLocationRule::Location) => {
+        let mut request = match (template, location) {
+            (Some(template), _) => template.build(&location.add_to(arguments), client, stop)?,
+            (None, OperationLocation::Path(path)) => HttpRequest::get(PathBase::Origin, path.clone()),
+            (None, OperationLocation::Named(_)) => {
                 return Err(RequestError::new(
                     "the operation was started by an earlier version of this tool",
                 ));
             }
         };
-        match (kind, &self.cancel) {
-            (OperationRequest::Cancellation, Some(CancelRule::Method(method))) => {
-                Ok(HttpRequest { method: method.clone(), ..request })
-            }
-            _ => Ok(request),
+        if let (OperationRequest::Cancellation, Some(CancelRule::Method(method))) = (kind, &self.cancel) {
+            request.method = method.clone();
         }
+        Ok(request)
     }
 
     /// Interprets the response to the status request `request`.
