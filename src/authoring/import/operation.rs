@@ -233,12 +233,10 @@ impl Converter<'_> {
             ("cookie", ..) => Err("it is a cookie"),
             _ => Err("its style is not supported by templates"),
         };
-        let is_unsuitable =
-            |schema: &Value| place == "path" && matches!(schema["type"].as_str(), Some("array" | "object"));
-        let copied = match copied {
-            Ok(copied) if is_unsuitable(&copied) => Err("a path can't contain a list or an object"),
-            copied => copied,
-        };
+        let copied = copied.and_then(|copied| match (place, copied["type"].as_str()) {
+            ("path", Some("array" | "object")) => Err("a path can't contain a list or an object"),
+            _ => Ok(copied),
+        });
         let mut copied = match copied {
             Ok(copied) => copied,
             Err(reason) => return self.omit(is_needed, &format!("the parameter `{name}`"), reason),
