@@ -44,12 +44,8 @@ pub(super) struct RenamedNames {
     pub(super) in_expressions: bool,
 }
 
-/// Occurrence of a renamed name in a text.
-struct RenamedName {
-    at: usize,
-    was: String,
-    now: String,
-}
+/// Occurrence of a renamed name in a text: its offset, the old name and the new one.
+type RenamedName<'n> = (usize, &'n str, &'n str);
 
 /// How well a value matches a kind; greater is better.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -175,20 +171,21 @@ impl<'t> Walk<'t> {
             self.remark(span, section, format!("`{word}` may refer to something else here"));
         }
         let (in_file, _) = find(written, words);
-        let is_same = found.iter().map(|word| &word.now).eq(in_file.iter().map(|word| &word.now));
+        let is_same = found.iter().map(|(.., now)| now).eq(in_file.iter().map(|(.., now)| now));
         if !is_same || self.excluded.contains(&span.start) {
-            for word in found {
-                self.remark(span, section, format!("`{}` is now `{}`", word.was, word.now));
+            for (_, was, now) in found {
+                self.remark(span, section, format!("`{was}` is now `{now}`"));
             }
             return;
         }
-        for RenamedName { at, was, now } in in_file {
+        for (at, was, now) in in_file {
             let start = span.start + at;
             let span = SourceSpan { start, end: start + was.len(), ..span };
+            let (was, now) = (was.to_owned(), now.to_owned());
             self.replaced.push(ReplacedName { section, span, was, now });
         }
-        for word in found.iter().rev() {
-            text.replace_range(word.at..word.at + word.was.len(), &word.now);
+        for (at, was, now) in found.into_iter().rev() {
+            text.replace_range(at..at + was.len(), now);
         }
     }
 
@@ -302,11 +299,11 @@ impl<'t> Walk<'t> {
 }
 
 /// Finds the names to replace in a text. Also returns the old names that the text itself may define.
-fn find(text: &str, words: &RenamedNames) -> (Vec<RenamedName>, Vec<String>) {
+fn find<'n>(text: &str, words: &'n RenamedNames) -> (Vec<RenamedName<'n>>, Vec<&'n str>) {
     let (mut found, mut unsure) = (Vec::new(), Vec::new());
-    for (was, now) in words.names.iter().filter(|(was, _)| text.contains(was.as_str())) {
+    for (was, now) in words.names.iter().map(|(was, now)| (was.as_str(), now.as_str())) {
         let is_name = |character: char| character.is_alphanumeric() || character == '_';
-        let places = text.match_indices(was.as_str()).map(|(at, _)| at);
+        let places = text.match_indices(was).map(|(at, _)| at);
         let mut places: Vec<usize> = places
             .filter(|at| !text[..*at].ends_with(is_name) && !text[at + was.len()..].starts_with(is_name))
             .collect();
@@ -315,13 +312,13 @@ fn find(text: &str, words: &RenamedNames) -> (Vec<RenamedName>, Vec<String>) {
             // The filter or template itself defines a variable with this name.
             let is_own = [format!("as ${was}"), format!("set {was}"), format!("for {was}")];
             if !places.is_empty() && is_own.iter().any(|own| text.contains(own.as_str())) {
-                unsure.push(was.clone());
+                unsure.push(was);
                 continue;
             }
         }
-        found.extend(places.into_iter().map(|at| RenamedName { at, was: was.clone(), now: now.clone() }));
+        found.extend(places.into_iter().map(|at| (at, was, now)));
     }
-    found.sort_by_key(|word| word.at);
+    found.sort_by_key(|(at, ..)| *at);
     (found, unsure)
 }
 
