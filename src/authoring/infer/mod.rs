@@ -133,12 +133,7 @@ impl Finding {
 /// Proposes a route for the responses of one endpoint. The proposed file loads for any samples.
 pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
     let classified = samples::classify(&samples[..samples.len().min(SAMPLE_LIMIT)]);
-    let candidates = rank_candidates(&classified);
-    let is_poor = candidates.first().is_some_and(Candidate::is_last_resort);
-    let (classified, candidates) = match is_poor {
-        true => separate_odd_ones(classified, candidates),
-        false => (classified, candidates),
-    };
+    let (classified, candidates) = separate_odd_ones(classified);
     let errors = samples::error_rules(&classified);
     // Proposals are tried from the most specific to the simplest: with types before without, and the best
     // extractor before the second, down to the whole text.
@@ -157,13 +152,14 @@ pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
     route_writer::fallback(naming)
 }
 
-/// Separates samples that alone prevent an extractor from fitting the others, if those are the majority.
-/// Returns the extractors for the others, or else the last resort. Messages are mostly shorter than reports,
-/// so extractors are tried on the longest samples first.
-fn separate_odd_ones(
-    classified: ClassifiedSamples<'_>,
-    mut last_resort: Vec<Candidate>,
-) -> (ClassifiedSamples<'_>, Vec<Candidate>) {
+/// Returns the candidates, best first, and the samples that they parse: all, or if no extractor fits all, the
+/// majority without the samples that alone prevent it. Messages are mostly shorter than reports, so extractors
+/// are tried on the longest samples first.
+fn separate_odd_ones(classified: ClassifiedSamples<'_>) -> (ClassifiedSamples<'_>, Vec<Candidate>) {
+    let mut of_all = rank_candidates(&classified);
+    if !of_all.first().is_some_and(Candidate::is_last_resort) {
+        return (classified, of_all);
+    }
     let lengths: Vec<usize> = classified.texts.iter().flatten().map(String::len).collect();
     let mut indices: Vec<usize> = (0..lengths.len()).collect();
     indices.sort_by_key(|index| Reverse(lengths[*index]));
@@ -179,18 +175,18 @@ fn separate_odd_ones(
             _ => odd.push(index),
         }
     }
-    let Some(best) = candidates.first() else { return (classified, last_resort) };
+    let Some(best) = candidates.first() else { return (classified, of_all) };
     odd.sort_unstable();
     let separated = classified.with_successes(&kept, &odd);
     // Of two samples, one may be a message.
     if odd.len() < kept.len() || odd.len() == kept.len() && separated.left_out.is_empty() {
         return (separated, candidates);
     }
-    if let Some(text) = last_resort.last_mut() {
+    if let Some(text) = of_all.last_mut() {
         let names = quoted_list(odd.iter().map(|index| classified.successes[*index].name.as_str()));
         text.reason += &format!("; `{}` does not parse {names}", best.name);
     }
-    (classified, last_resort)
+    (classified, of_all)
 }
 
 /// Returns the candidates that parse every success, best first. The last one extracts the whole text or the
