@@ -67,14 +67,14 @@ impl<'a> RequestElicitor<'a> {
             round.legacy_client = Some((rpc, input_requests.input_timeout));
             return Ok(Self { rpc, input_requests, subject: String::new(), round });
         }
-        let state = rpc.request.param("requestState").optional_text("params.requestState")?;
+        let state = rpc.request.params.request_state.optional_text("params.requestState")?;
         let subject = match input_requests.is_empty() && state.is_none() {
             true => String::new(),
             false => subject((&rpc.request.method, rpc.message.owner()), name, arguments),
         };
         let state = state.map(|token| decrypt_state(rpc, &token, &subject)).transpose()?;
         let RequestState { input_responses, requested, .. } = state.unwrap_or_default();
-        let responses = rpc.request.param("inputResponses").object("params.inputResponses")?;
+        let responses = rpc.request.params.input_responses.object("params.inputResponses")?;
         let mut responses: Map<String, Value> = responses.unwrap_or_default();
         // Responses to input requests that were not sent are ignored: a client, or its model, may have made
         // them up. The input requests are sent (again), as SEP-2322 recommends. Only arguments are accepted

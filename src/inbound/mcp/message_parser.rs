@@ -3,12 +3,9 @@
 //! A message is scanned once, and so are its parameters. Ids and members stay raw JSON: an id is returned
 //! byte for byte, and the arguments of a call are parsed once.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::borrow::Cow;
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{Error as _, IgnoredAny, MapAccess, Visitor},
-};
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::{Map, Value, value::RawValue};
 
 use super::revision::missing_meta;
@@ -42,7 +39,7 @@ pub(super) struct RpcRequest<'a> {
     pub(super) method: Cow<'a, str>,
     /// `_meta` of the parameters.
     pub(super) meta: RequestMeta<'a>,
-    params: Members<'a>,
+    pub(super) params: Box<Params<'a>>,
     /// The whole message as it was received.
     pub(super) message: &'a [u8],
 }
@@ -81,42 +78,30 @@ impl<'de: 'a, 'a> Deserialize<'de> for Member<'a> {
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The members of an object as raw JSON. A duplicate member is an error: a proxy in front of glossator may
-/// have read the other value.
-#[derive(Debug, Default)]
-struct Members<'a>(BTreeMap<Cow<'a, str>, &'a RawValue>);
-
-impl<'a> Members<'a> {
-    fn get(&self, name: &str) -> Member<'a> {
-        Member(self.0.get(name).copied())
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object;
-
-        impl<'de> Visitor<'de> for Object {
-            type Value = Members<'de>;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-                let mut members = BTreeMap::new();
-                while let Some((Text(name), value)) = map.next_entry::<Text<'de>, &RawValue>()? {
-                    if members.contains_key(&name) {
-                        return Err(A::Error::custom(format_args!("duplicate field `{name}`")));
-                    }
-                    members.insert(name, value);
-                }
-                Ok(Members(members))
-            }
-        }
-
-        deserializer.deserialize_map(Object)
-    }
+/// The parameters of all methods. A duplicate is an error: a proxy in front of glossator may have read the
+/// other value. Other members are ignored.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+pub(super) struct Params<'a> {
+    name: Member<'a>,
+    arguments: Member<'a>,
+    pub(super) uri: Member<'a>,
+    pub(super) cursor: Member<'a>,
+    pub(super) request_state: Member<'a>,
+    pub(super) input_responses: Member<'a>,
+    pub(super) task_id: Member<'a>,
+    pub(super) notifications: Member<'a>,
+    pub(super) level: Member<'a>,
+    pub(super) protocol_version: Member<'a>,
+    pub(super) capabilities: Member<'a>,
+    #[serde(rename = "ref")]
+    pub(super) reference: Member<'a>,
+    pub(super) argument: Member<'a>,
+    pub(super) context: Member<'a>,
+    request_id: Member<'a>,
+    reason: Member<'a>,
+    #[serde(rename = "_meta")]
+    meta: Member<'a>,
 }
 
 /// The members of a message that JSON-RPC 2.0 defines. Other members are ignored.
@@ -174,9 +159,8 @@ pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<
     match (envelope.method.0, id, result, error) {
         (Some(_), Some(id), ..) => {
             let method = method.clone().ok_or_else(|| no_message("`method` must be a string"))?;
-            let params: Members<'_> = envelope.params.optional_object("params").map_err(reject)?;
-            let meta: RequestMeta<'_> =
-                params.get("_meta").optional_object("params._meta").map_err(reject)?;
+            let params: Box<Params<'_>> = envelope.params.optional_object("params").map_err(reject)?;
+            let meta: RequestMeta<'_> = params.meta.optional_object("params._meta").map_err(reject)?;
             // Progress tokens have these types in every revision (Progress, "Progress Flow").
             if !meta.progress_token.0.is_none_or(is_text_or_integer) {
                 let text = "`params._meta.progressToken` must be a string or an integer";
@@ -217,19 +201,14 @@ pub(super) fn batch(body: &[u8]) -> Option<Result<Vec<&RawValue>, RpcError>> {
 }
 
 impl<'a> RpcRequest<'a> {
-    /// Returns the parameter with this name.
-    pub(super) fn param(&self, name: &str) -> Member<'a> {
-        self.params.get(name)
-    }
-
     /// Reads `params.name`: the name of a tool or a prompt.
     pub(super) fn name(&self) -> Result<Cow<'a, str>, RpcError> {
-        self.param("name").required_text("params.name")
+        self.params.name.required_text("params.name")
     }
 
     /// Reads `params.arguments`. Missing arguments are the same as an empty object.
     pub(super) fn arguments(&self) -> Result<Map<String, Value>, RpcError> {
-        self.param("arguments").optional_object("params.arguments")
+        self.params.arguments.optional_object("params.arguments")
     }
 }
 
@@ -237,8 +216,8 @@ impl<'a> RpcNotification<'a> {
     /// The id of the request that the client cancels, and the reason; `None` for other notifications.
     pub(super) fn cancelled(&self) -> Option<(RpcId<'a>, Option<Cow<'a, str>>)> {
         self.method.as_deref().filter(|method| *method == "notifications/cancelled")?;
-        let params: Members<'a> = self.params.object("params").ok()??;
-        Some((RpcId::parse(params.get("requestId").0?).ok()?, params.get("reason").text()))
+        let params: Params<'a> = self.params.object("params").ok()??;
+        Some((RpcId::parse(params.request_id.0?).ok()?, params.reason.text()))
     }
 }
 

@@ -113,7 +113,7 @@ async fn messages(
 
 /// Reads `params.context.arguments`: the arguments that the user has already filled in (since 2025-06-18).
 fn context_arguments(request: &RpcRequest<'_>) -> Result<Map<String, Value>, RpcError> {
-    let context: Option<Map<String, Value>> = request.param("context").optional_object("").ok();
+    let context: Option<Map<String, Value>> = request.params.context.optional_object("").ok();
     match context.map(|mut context| context.remove("arguments").unwrap_or_default()) {
         Some(Value::Null) => Ok(Map::new()),
         Some(Value::Object(arguments)) if arguments.values().all(Value::is_string) => Ok(arguments),
@@ -124,12 +124,12 @@ fn context_arguments(request: &RpcRequest<'_>) -> Result<Map<String, Value>, Rpc
 /// `completion/complete`.
 pub(super) async fn complete(rpc: &RpcContext<'_>) -> RpcResult {
     let request = rpc.request;
-    let reference: Reference = request.param("ref").required_object(
+    let reference: Reference = request.params.reference.required_object(
         "`params.ref` must be `{\"type\": \"ref/prompt\", \"name\": …}` or \
          `{\"type\": \"ref/resource\", \"uri\": …}`",
     )?;
     let both = "`params.argument` must be `{\"name\": …, \"value\": …}`, both strings";
-    let argument: ArgumentInfo = request.param("argument").required_object(both)?;
+    let argument: ArgumentInfo = request.params.argument.required_object(both)?;
     let others = context_arguments(request)?;
     let snapshot = rpc.dispatcher.gateway.snapshot();
     if let Some((entry, reference)) = proxied_entry(&snapshot, &reference) {
@@ -200,7 +200,7 @@ fn completion(suggestions: &Suggestions) -> Value {
 }
 
 pub(super) fn uri_of(rpc: &RpcContext<'_>) -> Result<String, RpcError> {
-    Ok(rpc.request.param("uri").required_text("params.uri")?.into_owned())
+    Ok(rpc.request.params.uri.required_text("params.uri")?.into_owned())
 }
 
 /// `resources/read`.

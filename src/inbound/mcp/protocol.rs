@@ -361,7 +361,7 @@ fn client_result(result: Result<&RawValue, &RawValue>) -> ClientResult {
 
 /// `logging/setLevel`.
 fn set_level(rpc: &RpcContext<'_>) -> RpcResult {
-    let level = rpc.request.param("level").level("params.level")?;
+    let level = rpc.request.params.level.level("params.level")?;
     if let Some(session) = &rpc.message.session
         && session.is_storable()
     {

@@ -38,7 +38,7 @@ impl ServerInfo {
 /// `initialize`. The server stores no state: the encrypted session id contains the negotiated revision.
 pub(super) async fn initialize(rpc: &RpcContext<'_>) -> RpcResult {
     let ServerInfo { server, settings, .. } = &rpc.dispatcher.server_info;
-    let requested = rpc.request.param("protocolVersion").required_text("params.protocolVersion")?;
+    let requested = rpc.request.params.protocol_version.required_text("params.protocolVersion")?;
     let negotiated = Revision::negotiated(&requested);
     let snapshot = rpc.dispatcher.snapshot_for_capabilities().await;
     let result = without_nulls(json!({
@@ -48,7 +48,7 @@ pub(super) async fn initialize(rpc: &RpcContext<'_>) -> RpcResult {
         "instructions": settings.instructions,
     }));
     // A value that is not an object counts as an object without capabilities: no client depends on an error.
-    let capabilities = rpc.request.param("capabilities").object_or_empty();
+    let capabilities = rpc.request.params.capabilities.object_or_empty();
     let session = Session::new(negotiated, capabilities, rpc.message.client());
     let session = Session { declared: declared_lists(&snapshot, rpc), ..session };
     let id = session.encrypt(&rpc.dispatcher.cipher, SystemTime::now());
@@ -124,7 +124,7 @@ pub(super) async fn list_page(rpc: &RpcContext<'_>) -> RpcResult {
     let method = &rpc.request.method;
     let snapshot = rpc.dispatcher.gateway.complete_snapshot(|snapshot| list_in(snapshot, method).1).await;
     let (list, is_complete) = list_in(&snapshot, method);
-    let cursor = rpc.request.param("cursor").unless_null().optional_text("params.cursor")?;
+    let cursor = rpc.request.params.cursor.unless_null().optional_text("params.cursor")?;
     let page = list.page(cursor.as_deref(), settings.page_size.max(1), rpc.message.client());
     let text = "unknown cursor; request the list again without one";
     let page = page.map_err(|_| ErrorKind::UNKNOWN_CURSOR.error(text))?;

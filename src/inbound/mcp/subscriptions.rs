@@ -52,7 +52,7 @@ enum Resources {
 /// authorized, or the server shuts down.
 pub(super) async fn listen(rpc: &RpcContext<'_>) -> RpcResult {
     let (dispatcher, message, id) = (rpc.dispatcher, rpc.message, rpc.request.id.to_value());
-    let requested = rpc.request.param("notifications");
+    let requested = rpc.request.params.notifications;
     let filter = requested.object("params.notifications")?;
     let filter = filter.ok_or_else(|| ErrorKind::PARAMS.error("`params.notifications` must be an object"))?;
     // Notifications of tasks are optional, and not sent (SEP-2663, "Task Status Notifications").

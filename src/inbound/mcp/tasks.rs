@@ -121,7 +121,7 @@ pub(super) async fn update(rpc: &RpcContext<'_>) -> RpcResult {
     let TaskLocation::Replica { name, address } = location else { return acknowledged() };
     let tasks = &rpc.dispatcher.eliciting_tasks;
     let Some(task) = tasks.find(&name) else { return forward(rpc, address.as_deref()).await };
-    let responses = rpc.request.param("inputResponses").object("params.inputResponses")?;
+    let responses = rpc.request.params.input_responses.object("params.inputResponses")?;
     let responses = responses.unwrap_or_default();
     let mut state = task.lock().await;
     let ElicitingState::InputRequired(earlier) = &mut *state else { return acknowledged() };
@@ -321,7 +321,7 @@ struct TaskRequest {
 impl TaskRequest {
     fn read(rpc: &RpcContext<'_>) -> Result<Self, RpcError> {
         check_support(rpc)?;
-        let id = rpc.request.param("taskId").required_text("params.taskId")?.into_owned();
+        let id = rpc.request.params.task_id.required_text("params.taskId")?.into_owned();
         rpc.check_name(&id)?;
         let unknown = || ErrorKind::PARAMS.error(TASK_NOT_FOUND);
         let content = rpc.dispatcher.cipher.open(Purpose::Task, &id, SystemTime::now());
