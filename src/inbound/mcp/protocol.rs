@@ -90,14 +90,8 @@ type RevisionCheck = fn(Revision) -> bool;
 /// the method is unknown. `None` for methods that need no capability.
 type CapabilityCheck = Option<fn(&Snapshot) -> bool>;
 
-/// A row in the table of methods.
-pub(super) struct MethodRow {
-    /// Name of the method, as in messages.
-    pub(super) name: &'static str,
-    revisions: RevisionCheck,
-    capability: CapabilityCheck,
-    handler: Handler,
-}
+/// A row in the table of methods: the name of the method, as in messages, the two checks, and the handler.
+pub(super) struct MethodRow(pub(super) &'static str, RevisionCheck, CapabilityCheck, Handler);
 
 const ALL: RevisionCheck = |_| true;
 const HANDSHAKE: RevisionCheck = Revision::has_handshake;
@@ -109,45 +103,37 @@ const WATCHES: CapabilityCheck = Some(Snapshot::watches_resources);
 const TASKS: CapabilityCheck = Some(tasks::any_offered);
 
 const METHODS: [MethodRow; 18] = [
-    method("initialize", HANDSHAKE, None, |rpc| Box::pin(server_info::initialize(rpc))),
-    method("ping", HANDSHAKE, None, |rpc| Box::pin(ready(Ok(rpc.result(&json!({})))))),
-    method("logging/setLevel", HANDSHAKE, None, |rpc| Box::pin(ready(set_level(rpc)))),
-    method("server/discover", PER_REQUEST, None, |rpc| Box::pin(server_info::discover(rpc))),
-    method("tools/list", ALL, None, |rpc| Box::pin(server_info::list_page(rpc))),
-    method("tools/call", ALL, None, |rpc| Box::pin(call_tool(rpc))),
-    method("prompts/list", ALL, PROMPTS, |rpc| Box::pin(server_info::list_page(rpc))),
-    method("prompts/get", ALL, PROMPTS, |rpc| Box::pin(get_prompt(rpc))),
-    method("completion/complete", ALL, COMPLETIONS, |rpc| Box::pin(complete(rpc))),
-    method("subscriptions/listen", PER_REQUEST, None, |rpc| Box::pin(subscriptions::listen(rpc))),
-    method("tasks/get", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::get(rpc))),
-    method("tasks/update", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::update(rpc))),
-    method("tasks/cancel", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::cancel(rpc))),
-    method("resources/list", ALL, RESOURCES, |rpc| Box::pin(server_info::list_page(rpc))),
-    method("resources/templates/list", ALL, RESOURCES, |rpc| Box::pin(server_info::list_page(rpc))),
-    method("resources/read", ALL, RESOURCES, |rpc| Box::pin(read_resource(rpc))),
-    method("resources/subscribe", HANDSHAKE, WATCHES, |rpc| Box::pin(subscribe(rpc))),
-    method("resources/unsubscribe", HANDSHAKE, WATCHES, |rpc| Box::pin(unsubscribe(rpc))),
+    MethodRow("initialize", HANDSHAKE, None, |rpc| Box::pin(server_info::initialize(rpc))),
+    MethodRow("ping", HANDSHAKE, None, |rpc| Box::pin(ready(Ok(rpc.result(&json!({})))))),
+    MethodRow("logging/setLevel", HANDSHAKE, None, |rpc| Box::pin(ready(set_level(rpc)))),
+    MethodRow("server/discover", PER_REQUEST, None, |rpc| Box::pin(server_info::discover(rpc))),
+    MethodRow("tools/list", ALL, None, |rpc| Box::pin(server_info::list_page(rpc))),
+    MethodRow("tools/call", ALL, None, |rpc| Box::pin(call_tool(rpc))),
+    MethodRow("prompts/list", ALL, PROMPTS, |rpc| Box::pin(server_info::list_page(rpc))),
+    MethodRow("prompts/get", ALL, PROMPTS, |rpc| Box::pin(get_prompt(rpc))),
+    MethodRow("completion/complete", ALL, COMPLETIONS, |rpc| Box::pin(complete(rpc))),
+    MethodRow("subscriptions/listen", PER_REQUEST, None, |rpc| Box::pin(subscriptions::listen(rpc))),
+    MethodRow("tasks/get", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::get(rpc))),
+    MethodRow("tasks/update", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::update(rpc))),
+    MethodRow("tasks/cancel", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::cancel(rpc))),
+    MethodRow("resources/list", ALL, RESOURCES, |rpc| Box::pin(server_info::list_page(rpc))),
+    MethodRow("resources/templates/list", ALL, RESOURCES, |rpc| Box::pin(server_info::list_page(rpc))),
+    MethodRow("resources/read", ALL, RESOURCES, |rpc| Box::pin(read_resource(rpc))),
+    MethodRow("resources/subscribe", HANDSHAKE, WATCHES, |rpc| Box::pin(subscribe(rpc))),
+    MethodRow("resources/unsubscribe", HANDSHAKE, WATCHES, |rpc| Box::pin(unsubscribe(rpc))),
 ];
-
-const fn method(
-    name: &'static str,
-    revisions: RevisionCheck,
-    capability: CapabilityCheck,
-    handler: Handler,
-) -> MethodRow {
-    MethodRow { name, revisions, capability, handler }
-}
 
 impl MethodRow {
     /// Finds a method by its name, in any revision.
     pub(super) fn by_name(name: &str) -> Option<&'static Self> {
-        METHODS.iter().find(|row| row.name == name)
+        METHODS.iter().find(|Self(known, ..)| *known == name)
     }
 
     /// Whether the revision has the method, and the server has the capability for it.
     async fn is_available(&self, revision: Revision, dispatcher: &MessageDispatcher) -> bool {
-        (self.revisions)(revision)
-            && match self.capability {
+        let Self(_, has_method, needed, _) = self;
+        has_method(revision)
+            && match needed {
                 Some(has_capability) => has_capability(&*dispatcher.snapshot_for_capabilities().await),
                 None => true,
             }
@@ -310,7 +296,7 @@ impl RpcContext<'_> {
             request.meta.check_capabilities()?;
             message.check_method(&request.method)?;
         }
-        let MethodRow { name, handler, .. } = match MethodRow::by_name(&request.method) {
+        let MethodRow(name, _, _, handler) = match MethodRow::by_name(&request.method) {
             Some(row) if row.is_available(revision, self.dispatcher).await => row,
             Some(_) | None => {
                 let method = truncated(&request.method);

@@ -179,7 +179,7 @@ impl ErrorCounts {
     /// Counts an error in response to a message with this method. An unknown or unreadable method counts as
     /// `other`, because clients can send any name.
     pub(super) fn count(&self, method: Option<&str>, error: &RpcError, revision: Revision) {
-        let method = method.and_then(MethodRow::by_name).map_or(Self::OTHER, |row| row.name);
+        let method = method.and_then(MethodRow::by_name).map_or(Self::OTHER, |row| row.0);
         self.0.add((method, error.code(revision).0));
     }
 
