@@ -44,7 +44,7 @@ pub use async_operation::{OpenOperation, OperationState};
 use change_detection::ResourceWatches;
 pub use change_detection::{ChangeEvent, ResourceWatch, WATCHED_LIMIT, WATCHED_URI_LIMIT_BYTES, WatchError};
 pub use elicitation::{Elicitor, InputResponsesFuture, elicit_first};
-pub use paginated_lists::{BadCursor, DefinitionList, DefinitionLists, ListEntry, ListPage};
+pub use paginated_lists::{DefinitionList, DefinitionLists, ListEntry, ListPage};
 pub use progress::Subscriber;
 pub use prompts::TypedArgument;
 pub use proxied_prompts_and_resources::{Members, ProxiedEntry, ProxiedKind, ProxiedTable, UriPattern};

@@ -127,7 +127,7 @@ pub(super) async fn list_page(rpc: &RpcContext<'_>) -> RpcResult {
     let cursor = rpc.request.params.cursor.unless_null().optional_text("params.cursor")?;
     let page = list.page(cursor.as_deref(), settings.page_size.max(1), rpc.message.client());
     let text = "unknown cursor; request the list again without one";
-    let page = page.map_err(|_| ErrorKind::UNKNOWN_CURSOR.error(text))?;
+    let page = page.ok_or_else(|| ErrorKind::UNKNOWN_CURSOR.error(text))?;
     let entries = page.entries.iter().map(|entry| entry.json(rpc.revision.shapes())).collect();
     let entries = BTreeMap::from([(list.name, entries)]);
     let members = ListResult { entries, next_cursor: page.next_cursor };

@@ -72,7 +72,7 @@ impl ServerHandler for Sdk {
         let snapshot = self.0.snapshot();
         let cursor = request.and_then(|request| request.cursor);
         let page = snapshot.lists.tools.page(cursor.as_deref(), 200, &ClientIdentity::Only);
-        let page = page.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+        let page = page.ok_or_else(|| ErrorData::invalid_params("unknown cursor", None))?;
         let tools =
             page.entries.iter().map(|tool| serde_json::from_str(tool.json(shapes(&context)).get()).unwrap());
         let mut result = ListToolsResult::with_all_items(tools.collect());
