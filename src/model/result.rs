@@ -1,6 +1,6 @@
 //! Tool results, and the types of tool errors.
 
-use std::{borrow::Cow, time::Duration};
+use std::borrow::Cow;
 
 use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
@@ -322,13 +322,7 @@ pub enum ErrorType {
     Timeout,
     /// The upstream is temporarily unavailable, for example because its concurrency limit is reached or its
     /// circuit breaker is open.
-    Unavailable {
-        /// Time after which the client should retry.
-        retry_after: Duration,
-    },
+    Unavailable,
     /// A rate limit or the client's concurrency limit is exceeded.
-    RateLimited {
-        /// Time after which the client should retry.
-        retry_after: Duration,
-    },
+    RateLimited,
 }

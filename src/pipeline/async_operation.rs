@@ -282,7 +282,7 @@ impl CallRun<'_> {
             };
             PollError {
                 is_transient: matches!(error.failure, Failure::Connect(_))
-                    || matches!(error_type, Timeout | Unavailable { .. } | RateLimited { .. }),
+                    || matches!(error_type, Timeout | Unavailable | RateLimited),
                 result: match error.failure {
                     Failure::Deadline(_) => self.operation_not_done(),
                     _ => failure(error_type, operation_lost(STATUS_UNREAD)),

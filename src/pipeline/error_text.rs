@@ -55,7 +55,7 @@ pub(super) enum PossibleEffect {
 
 /// Tool error for a tool that may exist once its server has listed its tools.
 pub(super) fn not_ready() -> ToolResult {
-    later(ErrorType::Unavailable { retry_after: RETRY_WHEN_BUSY }, NOT_READY)
+    with_retry_after(ToolResult::error(ErrorType::Unavailable, NOT_READY), RETRY_WHEN_BUSY)
 }
 
 /// Tool error for an upstream error.
@@ -152,21 +152,23 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
             "Use shorter values without control characters.",
         ),
     };
-    Box::new(later(error_type_of(error), text))
+    let result = ToolResult::error(error_type_of(error), text);
+    Box::new(match error.failure.properties().retry_after {
+        Some(retry_after) => with_retry_after(result, retry_after),
+        None => result,
+    })
 }
 
 /// Error type of an upstream error.
 pub(super) fn error_type_of(error: &UpstreamError) -> ErrorType {
     let properties = error.failure.properties();
-    match (&error.failure, properties.retry_after) {
-        (Failure::RateLimited { .. } | Failure::ClientBusy(_), Some(retry_after)) => {
-            ErrorType::RateLimited { retry_after }
-        }
-        (_, Some(retry_after)) => ErrorType::Unavailable { retry_after },
-        (Failure::ConnectDeadline(_) | Failure::Deadline(_) | Failure::AttemptDeadline(_), None) => {
+    match &error.failure {
+        Failure::RateLimited { .. } | Failure::ClientBusy(_) => ErrorType::RateLimited,
+        _ if properties.retry_after.is_some() => ErrorType::Unavailable,
+        Failure::ConnectDeadline(_) | Failure::Deadline(_) | Failure::AttemptDeadline(_) => {
             ErrorType::Timeout
         }
-        (_, None) => match properties.stage {
+        _ => match properties.stage {
             FailureStage::Unsendable => ErrorType::Arguments,
             FailureStage::Malformed | FailureStage::TooLong => ErrorType::UnparseableResponse,
             FailureStage::Rejected
@@ -177,12 +179,8 @@ pub(super) fn error_type_of(error: &UpstreamError) -> ErrorType {
     }
 }
 
-/// Temporary error, with the seconds until a retry in `_meta`.
-fn later(error_type: ErrorType, text: impl Into<String>) -> ToolResult {
-    let result = ToolResult::error(error_type, text);
-    let (ErrorType::Unavailable { retry_after } | ErrorType::RateLimited { retry_after }) = error_type else {
-        return result;
-    };
+/// Adds the seconds until a retry to the `_meta` of a temporary error.
+fn with_retry_after(result: ToolResult, retry_after: Duration) -> ToolResult {
     result.with_meta(RETRY_AFTER_META, whole_seconds(retry_after).as_secs())
 }
 

@@ -50,18 +50,12 @@ pub(super) fn result(result: &ToolResult, route: &Route, headers: &HeaderMap) ->
     // The plain value has no member that reports a truncation, so a header does.
     let limit = result.meta.get(LIMIT_META_KEY).filter(|_| envelope == Envelope::Plain);
     let limit = limit.and_then(|limit| HeaderValue::from_str(&limit.to_string()).ok());
-    let retry_after = match result.outcome {
-        ToolOutcome::Error(
-            ErrorType::Unavailable { retry_after } | ErrorType::RateLimited { retry_after },
-        ) => Some(seconds(retry_after)),
-        ToolOutcome::Error(_) => number(RETRY_AFTER_META_KEY),
-        ToolOutcome::Success => None,
-    };
+    let retry_after = number(RETRY_AFTER_META_KEY).filter(|_| !status.is_success());
     (
         [(header::VARY, "accept")],
         limit.map(|limit| [("glossator-limit", limit)]),
         number(AGE_META).map(|age| [(header::AGE, age)]),
-        retry_after.filter(|_| !status.is_success()).map(|after| [(header::RETRY_AFTER, after)]),
+        retry_after.map(|after| [(header::RETRY_AFTER, after)]),
         typed(status, Body::from(out), media_type),
     )
         .into_response()
@@ -131,8 +125,8 @@ fn status_of(outcome: ToolOutcome, error_status: ErrorStatus) -> StatusCode {
             .unwrap_or(StatusCode::UNPROCESSABLE_ENTITY),
         ErrorType::UnparseableResponse | ErrorType::Unreachable => StatusCode::BAD_GATEWAY,
         ErrorType::Timeout => StatusCode::GATEWAY_TIMEOUT,
-        ErrorType::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
-        ErrorType::RateLimited { .. } => StatusCode::TOO_MANY_REQUESTS,
+        ErrorType::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorType::RateLimited => StatusCode::TOO_MANY_REQUESTS,
     }
 }
 
@@ -221,8 +215,6 @@ mod tests {
     use super::*;
     use crate::model::{BlockText, Content, ContentBlock, JsonText};
 
-    const BUSY: ErrorType = ErrorType::Unavailable { retry_after: Duration::from_secs(2) };
-
     fn status(error_type: ErrorType) -> u16 {
         status_of(ToolOutcome::Error(error_type), ErrorStatus::Mapped).as_u16()
     }
@@ -252,8 +244,8 @@ mod tests {
             (ErrorType::UnparseableResponse, 502),
             (ErrorType::Unreachable, 502),
             (ErrorType::Timeout, 504),
-            (BUSY, 503),
-            (ErrorType::RateLimited { retry_after: Duration::from_secs(1) }, 429),
+            (ErrorType::Unavailable, 503),
+            (ErrorType::RateLimited, 429),
         ] {
             assert_eq!(status(error_type), expected, "{error_type:?}");
             assert_eq!(status_of(ToolOutcome::Error(error_type), ErrorStatus::Always200), 200);
@@ -292,8 +284,8 @@ mod tests {
         assert_eq!(plain(&structured(r#"{"b": 1.0, "a": 2}"#)), r#"{"b": 1.0, "a": 2}"#);
         assert_eq!(plain(&structured("[1]")), r#"{"result":[1]}"#);
         assert_eq!(plain(&ToolResult::text("it is \"5\"")), r#"{"result":"it is \"5\""}"#);
-        assert_eq!(plain(&ToolResult::error(BUSY, "busy")), r#"{"error":"busy"}"#);
-        let mut full = ToolResult::error(BUSY, "disk full").with_meta(CODE_META_KEY, 28);
+        assert_eq!(plain(&ToolResult::error(ErrorType::Unavailable, "busy")), r#"{"error":"busy"}"#);
+        let mut full = ToolResult::error(ErrorType::Unavailable, "disk full").with_meta(CODE_META_KEY, 28);
         full.structured = structured(r#"{"disk":"sda"}"#).structured;
         assert_eq!(plain(&full), r#"{"error":"disk full","code":28,"details":{"disk":"sda"}}"#);
         let image = ContentBlock::Image { data: "AA==".into(), mime_type: "image/png".into() };
@@ -304,7 +296,7 @@ mod tests {
         several.content.extend(["a", "b"].map(Content::text));
         let texts = r#"{"type":"text","text":"a"},{"type":"text","text":"b"}"#;
         assert_eq!(plain(&several), format!(r#"{{"result":[{blocks},{texts}]}}"#));
-        several.outcome = ToolOutcome::Error(BUSY);
+        several.outcome = ToolOutcome::Error(ErrorType::Unavailable);
         assert_eq!(plain(&several), r#"{"error":"a\nb"}"#);
     }
 }
