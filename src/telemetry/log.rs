@@ -15,8 +15,8 @@ use serde_json::json;
 use settings_derive::{Section, Word};
 use tracing::field::{Field, Visit};
 use tracing_subscriber::{
-    EnvFilter,
     field::RecordFields,
+    filter::LevelFilter,
     fmt::{FormatFields, Subscriber, format::Writer},
 };
 
@@ -82,17 +82,6 @@ impl LogFormat {
     }
 }
 
-impl LogSettings {
-    /// Directives of `tracing_subscriber::EnvFilter`: `warn`, `info,rmcp=warn`.
-    fn filter(&self) -> String {
-        match self.level {
-            level @ (LogLevel::Off | LogLevel::Error | LogLevel::Warn) => level.word().to_owned(),
-            // The MCP library logs every request at `info`, and so does the access log.
-            level => format!("{},rmcp=warn", level.word()),
-        }
-    }
-}
-
 /// The log writer of this process, once the log is set up.
 static WRITER: OnceLock<LogWriter> = OnceLock::new();
 
@@ -121,8 +110,9 @@ pub fn dropped() -> u64 {
 pub fn init(settings: &LogSettings) -> Result<(), String> {
     let writer = LogWriter::start(io::stderr(), settings.format)
         .map_err(|error| format!("the log can't be written: {error}"))?;
+    let level: LevelFilter = settings.level.word().parse().expect("a test parses each word");
     let lines = Subscriber::builder()
-        .with_env_filter(EnvFilter::new(settings.filter()))
+        .with_max_level(level)
         .with_timer(write_now as fn(&mut Writer<'_>) -> fmt::Result)
         .with_writer(writer.clone())
         // Otherwise, if standard error is closed, the library reports that the log can't be written on
@@ -337,12 +327,10 @@ mod tests {
     }
 
     #[test]
-    fn every_level_is_a_filter_and_not_every_text() {
-        for (_, level) in LogLevel::WORDS {
-            let settings = LogSettings { level: *level, format: LogFormat::Text };
-            EnvFilter::builder().parse(settings.filter()).unwrap();
+    fn every_level_is_one_of_the_library() {
+        for (word, _) in LogLevel::WORDS {
+            word.parse::<LevelFilter>().unwrap();
         }
-        EnvFilter::builder().parse("glossator=loud").unwrap_err();
     }
 
     #[derive(Debug, thiserror::Error)]
