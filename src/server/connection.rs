@@ -107,7 +107,8 @@ impl ConnectionServer {
             Ok(Err(error)) => return self.handshakes.add(peer, error.to_string()),
             Err(_) => return self.handshakes.add(peer, "it was not complete in time".to_owned()),
         };
-        let version = if ServerTls::negotiated_h2(&stream) { Version::HTTP_2 } else { Version::HTTP_11 };
+        let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        let version = if is_h2 { Version::HTTP_2 } else { Version::HTTP_11 };
         let certificate = tls.client_certificate(&stream).map(Arc::new);
         let connection = inbound::Connection { is_tls: true, certificate, ..connection };
         self.http(stream, connection, version, activity).await;

@@ -199,11 +199,6 @@ impl ClientTls {
             ServerName::try_from(name.to_owned()).map_err(|_| io::Error::other(TlsError::ServerName))?;
         TlsConnector::from(self.config.clone()).connect(name, stream).await.map_err(with_advice)
     }
-
-    /// Whether the handshake negotiated HTTP/2.
-    pub fn negotiated_h2(stream: &ClientStream) -> bool {
-        stream.get_ref().1.alpn_protocol() == Some(b"h2")
-    }
 }
 
 /// Certificate verifier that trusts exactly one certificate. The handshake still proves that the server has

@@ -156,11 +156,6 @@ impl ServerTls {
         *verified_with == Some(self.trusted_cas)
             || roots.verify_client_cert(&der.as_slice().into(), intermediates, UnixTime::now()).is_ok()
     }
-
-    /// Whether the handshake negotiated HTTP/2.
-    pub fn negotiated_h2(stream: &ServerStream) -> bool {
-        stream.get_ref().1.alpn_protocol() == Some(b"h2")
-    }
 }
 
 impl PartialEq for ServerTls {

@@ -135,7 +135,7 @@ impl Connector {
         let Some(tls) = &self.tls else { return Ok((Box::new(stream), false)) };
         // The TLS client verifies the host name against the server's certificate.
         let stream = tls.connect(self.address.authority().host(), stream).await?;
-        let is_h2 = ClientTls::negotiated_h2(&stream);
+        let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         Ok((Box::new(stream), is_h2))
     }
 }
