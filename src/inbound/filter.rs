@@ -397,8 +397,10 @@ impl Filter {
                         Rejection::new(StatusCode::BAD_REQUEST, "body_cut_off", text)
                     }
                 })?;
-                let Ok(data) = frame.into_data() else { continue };
-                whole.bytes.extend_from_slice(&data);
+                // The data may be a body that was read before, and is no longer counted when it is dropped.
+                if let Ok(data) = frame.into_data() {
+                    whole.bytes.extend_from_slice(&data);
+                }
                 if !whole.count(request_buffer_limit_bytes) {
                     return Err(buffer_full());
                 }

@@ -52,7 +52,6 @@ use std::{
 };
 
 use axum::{body::Body, response::IntoResponse};
-use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, request::Parts};
 use settings_derive::Section;
 use tokio::time::sleep;
@@ -158,14 +157,14 @@ impl McpEndpoint {
         head: &mut Parts,
         unauthenticated: &RequestInfo,
         body: Body,
-    ) -> Result<(AuthenticatedClient, RequestBody), Rejection> {
+    ) -> Result<(AuthenticatedClient, Body), Rejection> {
         let replicas = &self.0.open_requests.replicas;
         let (forwarded, body) = match replicas.forwarded_identity(head, SystemTime::now()) {
             Some(sender_of) => {
                 let whole = Box::pin(self.0.filter.read(&head.headers, "", body)).await?;
-                (sender_of(head, &whole), RequestBody::Whole(whole))
+                (sender_of(head, &whole), Body::from(whole))
             }
-            None => (None, RequestBody::Unread(body)),
+            None => (None, body),
         };
         Ok((self.0.filter.authenticator.identify(head, unauthenticated, forwarded).await?, body))
     }
@@ -246,14 +245,11 @@ impl McpEndpoint {
         Ok(StatusCode::NO_CONTENT.into_response())
     }
 
-    async fn post(&self, message: MessageContext, body: RequestBody) -> Response<Body> {
+    async fn post(&self, message: MessageContext, body: Body) -> Response<Body> {
         let headers = message.headers();
         let received = async {
             let form = response::form(headers)?;
-            match body {
-                RequestBody::Unread(body) => Ok((form, self.0.filter.read(headers, "", body).await?)),
-                RequestBody::Whole(body) => Ok((form, body)),
-            }
+            Ok((form, self.0.filter.read(headers, "", body).await?))
         };
         let (form, body) = match received.await {
             Ok(received) => received,
@@ -287,13 +283,6 @@ impl McpEndpoint {
             },
         }
     }
-}
-
-/// The body of a request. If another replica forwarded the request, the body has already been read; reading
-/// it again would count it twice in the request buffer.
-enum RequestBody {
-    Unread(Body),
-    Whole(Bytes),
 }
 
 fn into_http_response(response: Option<RpcResponse>, form: ResponseForm) -> Response<Body> {
