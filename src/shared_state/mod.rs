@@ -19,6 +19,7 @@ use tokio::{sync::broadcast, task::JoinSet, time::timeout};
 
 use crate::crypto::{Purpose, SecretKey};
 use crate::route::McpLogLevel;
+use crate::settings::units::milliseconds;
 use crate::telemetry::LabelCounter;
 
 mod address;
@@ -159,7 +160,7 @@ impl SharedStore {
         gap: Duration,
         slack: Duration,
     ) -> Result<Duration, StoreUnreachable> {
-        let micros = |time: Duration| at_least_one(time.as_micros());
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
         let wait: u64 =
             self.client.run_script(client::TAKE.key(name).arg(micros(gap)).arg(micros(slack))).await?;
         Ok(Duration::from_micros(wait))
@@ -188,7 +189,9 @@ impl SharedStore {
             self.client.counts.add("not_written");
             return;
         }
-        self.client.post(cmd("SET").arg(name).arg(&encrypted).arg("PX").arg(millis(ttl)), encrypted.len());
+        // The store accepts no time below 1.
+        let ttl_ms = milliseconds(ttl).max(1);
+        self.client.post(cmd("SET").arg(name).arg(&encrypted).arg("PX").arg(ttl_ms), encrypted.len());
     }
 
     /// Removes a value. The removal is not awaited.
@@ -211,7 +214,7 @@ impl SharedStore {
     ) -> Result<bool, StoreUnreachable> {
         let encrypted = self.client.cipher.encrypt(Purpose::Stored(group), member);
         let mut script = client::ADD.key(group);
-        script.arg(self.member_name(group, member)).arg(encrypted).arg(limit).arg(millis(ttl));
+        script.arg(self.member_name(group, member)).arg(encrypted).arg(limit).arg(milliseconds(ttl).max(1));
         self.client.run_script(&script).await
     }
 
@@ -251,13 +254,4 @@ impl SharedStore {
     fn member_name(&self, group: &str, member: &[u8]) -> String {
         self.client.names.hash(&[b"member", group.as_bytes(), member])
     }
-}
-
-/// Raises a time to at least 1, the shortest time that the store accepts.
-fn at_least_one(time: u128) -> u64 {
-    u64::try_from(time).unwrap_or(u64::MAX).max(1)
-}
-
-fn millis(time: Duration) -> u64 {
-    at_least_one(time.as_millis())
 }
