@@ -24,24 +24,16 @@ type ClientStream = tokio_rustls::client::TlsStream<TcpStream>;
 
 /// TLS configuration for connections to an `https://` upstream: trusted CAs and client certificate. TLS 1.2
 /// and 1.3.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, derive_more::Eq, derive_more::PartialEq)]
 pub struct ClientTls {
+    /// Built from the options and the system's CAs.
+    #[eq(skip)]
     config: Arc<ClientConfig>,
     /// The options that the configuration was built from, for libraries that open their own connections.
     pub(crate) options: Arc<ClientTlsOptions>,
     /// Digest of the system's CAs; `None` if the system's CAs are not trusted.
     system_roots: Option<Digest>,
 }
-
-impl PartialEq for ClientTls {
-    fn eq(&self, other: &Self) -> bool {
-        self.options == other.options
-            && self.system_roots == other.system_roots
-            && self.config.alpn_protocols == other.config.alpn_protocols
-    }
-}
-
-impl Eq for ClientTls {}
 
 /// The section `tls` of an upstream.
 #[derive(Debug, Default, PartialEq, Eq, Section)]

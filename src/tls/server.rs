@@ -30,10 +30,13 @@ pub type ServerStream = tokio_rustls::server::TlsStream<TcpStream>;
 
 /// TLS configuration for connections from clients: the server certificate, and whether clients present one.
 /// Offers HTTP/2 and HTTP/1.1.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, derive_more::Eq, derive_more::PartialEq)]
 pub struct ServerTls {
+    /// Built from the options, as `roots` is.
+    #[eq(skip)]
     config: Arc<ServerConfig>,
     /// Verifies client certificates against the trusted CAs; `None` without client certificates.
+    #[eq(skip)]
     roots: Option<Arc<dyn ClientCertVerifier>>,
     /// Digest of the trusted CAs. It shows whether they have changed since a certificate was verified.
     pub(crate) trusted_cas: Digest,
@@ -157,14 +160,6 @@ impl ServerTls {
             || roots.verify_client_cert(&der.as_slice().into(), intermediates, UnixTime::now()).is_ok()
     }
 }
-
-impl PartialEq for ServerTls {
-    fn eq(&self, other: &Self) -> bool {
-        self.options == other.options
-    }
-}
-
-impl Eq for ServerTls {}
 
 /// A client certificate: its names, its expiry time, and the data to verify it again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
