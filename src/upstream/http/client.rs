@@ -167,7 +167,7 @@ impl HttpUpstream {
         request: &HttpRequest,
         mut credential: Option<Credential>,
     ) -> Result<IncomingResponse, Failure> {
-        let mut next = request_to(&self.settings, &in_flight.endpoint.address, request)?;
+        let mut next = request_to(&self.settings, &in_flight.endpoint.connections.address, request)?;
         let tokens = self.credentials.as_ref().and_then(CredentialSource::cache);
         let (mut redirects_left, mut is_renewed) = (self.settings.max_redirects, false);
         loop {
@@ -391,7 +391,7 @@ impl HttpUpstream {
         let (tried, context) = (AttemptedEndpoints::default(), CallContext::default());
         let mut in_flight = self.endpoints.pick(&tried, deadline, &context).await?;
         loop {
-            let address = &in_flight.endpoint.address;
+            let address = &in_flight.endpoint.connections.address;
             *request.uri_mut() = address.join(&path).map_err(|error| Failure::Unsendable(error.into()))?;
             let configured = self.settings.headers.get(header::HOST).cloned();
             let host = configured.unwrap_or_else(|| address.host_header());

@@ -20,9 +20,9 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Address, HttpSettings, HttpVersion};
+use super::HttpVersion;
+use super::pool::ConnectionPool;
 use crate::descriptors::{ADMIN_RESERVE, check_reserve};
-use crate::tls::ClientTls;
 use crate::upstream::Failure;
 
 /// Maximum length of the status line and headers of a response, in bytes.
@@ -48,17 +48,6 @@ pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 /// Request body from bytes in memory.
 pub(super) fn full_body(content: Bytes) -> RequestBody {
     Full::new(content).map_err(|never| match never {}).boxed_unsync()
-}
-
-/// Opens connections with a timeout that includes the TLS handshake.
-#[derive(Debug)]
-pub(super) struct Connector {
-    settings: Arc<HttpSettings>,
-    address: Address,
-    /// IP address and port. `None` if `address` is a UNIX socket.
-    at: Option<SocketAddr>,
-    /// TLS settings with the protocols to negotiate (ALPN). `None` for plain HTTP.
-    tls: Option<ClientTls>,
 }
 
 /// Connection after the HTTP handshake.
@@ -92,24 +81,11 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-impl Connector {
-    /// Creates a connector for `address` if it is a UNIX socket, or else for `at`, one of the IP addresses of
-    /// its host.
-    pub(super) fn new(settings: &Arc<HttpSettings>, address: &Address, at: Option<SocketAddr>) -> Self {
-        let protocols: &[&[u8]] = match settings.protocol {
-            HttpVersion::Auto => &[b"h2", b"http/1.1"],
-            HttpVersion::Http2 => &[b"h2"],
-            // Servers that support only HTTP/1.0 have no ALPN name for it.
-            HttpVersion::Http1 => &[b"http/1.1"],
-            HttpVersion::Http10 => &[],
-        };
-        let tls = settings.tls.as_ref().map(|tls| tls.with_alpn(protocols));
-        Self { settings: settings.clone(), address: address.clone(), at, tls }
-    }
-
-    /// Opens a connection. A spawned task drives it until it closes.
-    pub(super) async fn connect(&self) -> Result<HttpConnection, Failure> {
-        let opened = self.in_time(self.open()).await?;
+impl ConnectionPool {
+    /// Opens a connection within the connect timeout, which includes the TLS handshake. A spawned task drives
+    /// the connection until it closes.
+    pub(super) async fn open(&self) -> Result<HttpConnection, Failure> {
+        let opened = self.in_time(self.open_stream()).await?;
         let (stream, agreed_on_h2) = opened.map_err(|error| Failure::Connect(error.into()))?;
         let handshake = match self.settings.protocol == HttpVersion::Http2 || agreed_on_h2 {
             true => http2_handshake(stream).await.map(HttpConnection::Http2),
@@ -125,7 +101,7 @@ impl Connector {
     }
 
     /// Opens a byte stream. Also returns whether HTTP/2 was negotiated.
-    async fn open(&self) -> io::Result<(Box<dyn Stream>, bool)> {
+    async fn open_stream(&self) -> io::Result<(Box<dyn Stream>, bool)> {
         if let Some(path) = self.address.socket() {
             let stream = UnixStream::connect(path).await?;
             check_reserve(&stream, ADMIN_RESERVE)?;

@@ -23,9 +23,10 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::connection::{Connector, Http1, Http2, HttpConnection, RequestBody};
+use super::connection::{Http1, Http2, HttpConnection, RequestBody};
 use super::{Address, HttpSettings, HttpVersion};
 use crate::telemetry::CallContext;
+use crate::tls::ClientTls;
 use crate::upstream::Failure;
 
 /// Time that an idle connection stays open. It is shorter than the keepalive timeouts of servers (5 s for
@@ -40,14 +41,18 @@ const READY_TIMEOUT: Duration = Duration::from_millis(100);
 /// connections once they are idle.
 #[derive(Debug)]
 pub(super) struct ConnectionPool {
-    connector: Connector,
+    pub(super) settings: Arc<HttpSettings>,
+    /// Configured address.
+    pub(super) address: Address,
+    /// IP address and port. `None` if `address` is a UNIX socket.
+    pub(super) at: Option<SocketAddr>,
+    /// TLS settings with the protocols to negotiate (ALPN). `None` for plain HTTP.
+    pub(super) tls: Option<ClientTls>,
     /// `Host` of HTTP/1 requests.
     host: HeaderValue,
     /// Whether the endpoint has negotiated HTTP/2. If so, one connection is enough, and requests wait for it.
     speaks_h2: AtomicBool,
     connecting: tokio::sync::Mutex<()>,
-    /// Maximum number of idle connections.
-    idle_limit: usize,
     state: Mutex<State>,
 }
 
@@ -67,12 +72,21 @@ impl ConnectionPool {
     /// Creates an empty pool for `address` if it is a UNIX socket, or else for `at`, one of the IP addresses
     /// of its host.
     pub(super) fn new(settings: &Arc<HttpSettings>, address: &Address, at: Option<SocketAddr>) -> Arc<Self> {
+        let protocols: &[&[u8]] = match settings.protocol {
+            HttpVersion::Auto => &[b"h2", b"http/1.1"],
+            HttpVersion::Http2 => &[b"h2"],
+            // Servers that support only HTTP/1.0 have no ALPN name for it.
+            HttpVersion::Http1 => &[b"http/1.1"],
+            HttpVersion::Http10 => &[],
+        };
         Arc::new(Self {
-            connector: Connector::new(settings, address, at),
+            settings: settings.clone(),
+            address: address.clone(),
+            at,
+            tls: settings.tls.as_ref().map(|tls| tls.with_alpn(protocols)),
             host: address.host_header(),
             speaks_h2: AtomicBool::new(settings.protocol == HttpVersion::Http2),
             connecting: tokio::sync::Mutex::default(),
-            idle_limit: settings.idle_connections,
             state: Mutex::default(),
         })
     }
@@ -149,19 +163,19 @@ impl ConnectionPool {
 
     async fn connect(self: &Arc<Self>) -> Result<HttpConnection, Failure> {
         // If no connection may be idle, requests can't share a connection.
-        let will_share = self.speaks_h2.load(Ordering::Relaxed) && self.idle_limit > 0;
+        let will_share = self.speaks_h2.load(Ordering::Relaxed) && self.settings.idle_connections > 0;
         let _connecting = match will_share {
             // Waiting for a connection attempt of another request takes no longer than the connect timeout.
-            true => Some(self.connector.in_time(self.connecting.lock()).await?),
+            true => Some(self.in_time(self.connecting.lock()).await?),
             false => None,
         };
         if will_share && let Some(connection) = self.take() {
             return Ok(connection);
         }
-        let connection = self.connector.connect().await?;
+        let connection = self.open().await?;
         self.speaks_h2.store(matches!(connection, HttpConnection::Http2(_)), Ordering::Relaxed);
         if let HttpConnection::Http2(shared) = &connection
-            && self.idle_limit > 0
+            && self.settings.idle_connections > 0
         {
             let mut state = self.state.lock();
             state.shared = Some(shared.clone());
@@ -173,7 +187,7 @@ impl ConnectionPool {
     /// Returns a connection to the pool, unless the pool is full.
     fn keep(self: &Arc<Self>, connection: Http1) {
         let mut state = self.state.lock();
-        if state.idle.len() < self.idle_limit {
+        if state.idle.len() < self.settings.idle_connections {
             state.idle.push_back((connection, Instant::now()));
             self.sweep_later(&mut state);
         }

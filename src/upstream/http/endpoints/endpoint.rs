@@ -25,11 +25,6 @@ use crate::upstream::{AttemptedEndpoints, Evidence, Failure, RequestEvidence};
 pub(in crate::upstream::http) struct Endpoint {
     /// Number that is unique in the process.
     pub(super) id: u64,
-    pub(super) settings: Arc<HttpSettings>,
-    /// Configured address.
-    pub(in crate::upstream::http) address: Address,
-    /// IP address and port.
-    pub(super) at: Option<SocketAddr>,
     pub(in crate::upstream::http) connections: Arc<ConnectionPool>,
     pub(super) in_flight: AtomicUsize,
     condition: Mutex<EndpointCondition>,
@@ -42,9 +37,6 @@ impl Endpoint {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            settings: settings.clone(),
-            address: address.clone(),
-            at,
             connections: ConnectionPool::new(settings, address, at),
             in_flight: AtomicUsize::new(0),
             condition: Mutex::default(),
@@ -60,9 +52,10 @@ impl Endpoint {
     }
 
     pub(super) fn view(&self, now: Instant) -> AddressView {
-        let address = match self.at {
-            Some(at) if self.address.name().is_some() => format!("{} ({})", self.address, at.ip()),
-            Some(_) | None => self.address.to_string(),
+        let ConnectionPool { address, at, .. } = &*self.connections;
+        let address = match at {
+            Some(at) if address.name().is_some() => format!("{address} ({})", at.ip()),
+            Some(_) | None => address.to_string(),
         };
         let in_flight = self.in_flight.load(Ordering::Relaxed);
         AddressView { address, state: self.condition.lock().state(now), in_flight }
@@ -79,9 +72,10 @@ impl Endpoint {
     fn record(&self, evidence: Evidence, is_only: bool, context: &CallContext) {
         let change = match evidence {
             Evidence::Success => self.condition.lock().record_success(),
-            Evidence::Failure => {
-                self.condition.lock().record_failure(&self.settings.outlier_detection, Instant::now())
-            }
+            Evidence::Failure => self
+                .condition
+                .lock()
+                .record_failure(&self.connections.settings.outlier_detection, Instant::now()),
             Evidence::None => None,
         };
         self.log(change.filter(|_| !is_only), context);
@@ -89,7 +83,7 @@ impl Endpoint {
 
     fn log(&self, change: Option<StateChange>, context: &CallContext) {
         let Some(change) = change else { return };
-        let (upstream, request_id) = (&self.settings.name, context.request_id());
+        let (upstream, request_id) = (&self.connections.settings.name, context.request_id());
         let address = self.view(Instant::now()).address;
         match change {
             StateChange::Ejected(ejection_time) => {
@@ -124,7 +118,10 @@ impl InFlightRequest {
         context: &CallContext,
     ) -> Self {
         endpoint.in_flight.fetch_add(1, Ordering::Relaxed);
-        endpoint.condition.lock().request_started(&endpoint.settings.outlier_detection, Instant::now());
+        endpoint
+            .condition
+            .lock()
+            .request_started(&endpoint.connections.settings.outlier_detection, Instant::now());
         let (context, tried) = (context.clone(), tried.clone());
         Self { endpoint, context, tried, deadline, is_only, is_recorded: false }
     }

@@ -24,6 +24,7 @@ use crate::telemetry::{CallContext, ErrorChain};
 use crate::upstream::Failure;
 use crate::upstream::http::client::request_to;
 use crate::upstream::http::connection::{BoxError, full_body};
+use crate::upstream::http::pool::ConnectionPool;
 
 /// Maximum length of a response body that is read so that the connection can be reused, in bytes.
 const BODY_LIMIT_BYTES: usize = 64 << 10;
@@ -83,7 +84,7 @@ async fn check_one(endpoints: &Weak<Endpoints>, endpoint: &Endpoint, settings: &
     let outcome = timeout(settings.timeout, check(endpoint, &settings.path)).await;
     let outcome = outcome.unwrap_or_else(|_| Err("no response in time".into()));
     if let Err(error) = &outcome {
-        debug!(address = %endpoint.address, error = %ErrorChain(&**error), "health check failed");
+        debug!(address = %endpoint.connections.address, error = %ErrorChain(&**error), "health check failed");
     }
     endpoint.record_check(outcome.is_ok(), settings.unhealthy_threshold);
     if let (Ok(()), Some(endpoints)) = (outcome, endpoints.upgrade()) {
@@ -92,9 +93,10 @@ async fn check_one(endpoints: &Weak<Endpoints>, endpoint: &Endpoint, settings: &
 }
 
 async fn check(endpoint: &Endpoint, path: &PathAndQuery) -> Result<(), BoxError> {
-    let named = |failure: Failure| failure.into_error(&endpoint.settings.name);
+    let ConnectionPool { settings, address, .. } = &*endpoint.connections;
+    let named = |failure: Failure| failure.into_error(&settings.name);
     let request = HttpRequest::get(PathBase::UpstreamUrl, path.clone());
-    let request = request_to(&endpoint.settings, &endpoint.address, &request).map_err(named)?;
+    let request = request_to(settings, address, &request).map_err(named)?;
     let response = endpoint.connections.send(request.map(full_body), &CallContext::default()).await;
     let response = response.map_err(|(failure, _)| named(failure))?;
     let status = response.status();

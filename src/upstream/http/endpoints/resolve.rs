@@ -103,7 +103,7 @@ impl Endpoints {
         let (mut entries, mut failed) = (Vec::new(), None);
         let before = self.current.load_full();
         for address in self.settings.addresses() {
-            let here = before.iter().filter(|entry| entry.endpoint.address == *address);
+            let here = before.iter().filter(|entry| entry.endpoint.connections.address == *address);
             let Some((host, port)) = address.name() else {
                 entries.extend(here.cloned());
                 continue;
@@ -115,7 +115,7 @@ impl Endpoints {
                     let is_first = |at: &SocketAddr| at.is_ipv4() == found[0].is_ipv4();
                     // Two equal lines of `/etc/hosts` return an address twice.
                     for (_, at) in found.iter().enumerate().filter(|(nth, at)| !found[..*nth].contains(at)) {
-                        let known = here.clone().find(|entry| entry.endpoint.at == Some(*at));
+                        let known = here.clone().find(|entry| entry.endpoint.connections.at == Some(*at));
                         let endpoint = known.map_or_else(
                             || Endpoint::new(&self.settings, address, Some(*at)),
                             |entry| entry.endpoint.clone(),

@@ -161,7 +161,7 @@ async fn a_name_is_looked_up_in_the_background_when_it_is_time() {
     );
     let numbers = |text: &str| -> Vec<std::net::SocketAddr> { vec![text.parse().unwrap()] };
     records.set(&numbers("10.0.0.1:80"));
-    let known = async || endpoints.known().await.unwrap()[0].endpoint.at.unwrap().to_string();
+    let known = async || endpoints.known().await.unwrap()[0].endpoint.connections.at.unwrap().to_string();
     assert_eq!(known().await, "10.0.0.1:80");
     records.set(&numbers("10.0.0.2:80"));
     tokio::time::advance(Duration::from_secs(29)).await;
@@ -296,12 +296,22 @@ async fn the_other_address_family_is_used_if_the_first_is_ejected() {
     let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
     let endpoints = Endpoints::new(Arc::new(settings), Lookup::Scripted(records.clone()));
     for _ in 0..20 {
-        assert!(picked(&endpoints, &AttemptedEndpoints::default()).await.endpoint.at.unwrap().is_ipv6());
+        assert!(
+            picked(&endpoints, &AttemptedEndpoints::default())
+                .await
+                .endpoint
+                .connections
+                .at
+                .unwrap()
+                .is_ipv6()
+        );
     }
     let tried = AttemptedEndpoints::default();
     let first = picked(&endpoints, &tried).await;
     let other = endpoints.pick_other(&first).unwrap();
-    assert!(first.endpoint.at.unwrap().is_ipv6() && other.endpoint.at.unwrap().is_ipv4());
+    assert!(
+        first.endpoint.connections.at.unwrap().is_ipv6() && other.endpoint.connections.at.unwrap().is_ipv4()
+    );
 }
 
 #[tokio::test(start_paused = true)]
