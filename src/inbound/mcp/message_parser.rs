@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, value::RawValue};
 
 use super::revision::missing_meta;
@@ -188,16 +188,15 @@ pub(super) fn batch(body: &[u8]) -> Option<Result<Vec<&RawValue>, RpcError>> {
     if !body.trim_ascii_start().starts_with(b"[") {
         return None;
     }
-    // Messages are counted before they are stored, so that a batch with too many needs no memory.
-    let count = serde_json::from_slice(body).map(|messages: Vec<IgnoredAny>| messages.len());
-    Some(match count {
-        Ok(0) => Err(ErrorKind::NOT_A_MESSAGE.error("a batch needs a message")),
-        Ok(1..=BATCH_LIMIT) => values_within(body, ARGUMENT_VALUE_LIMIT)
-            .map_err(|many| ErrorKind::PARAMS.error(many.to_string()))
-            .and_then(|()| serde_json::from_slice(body).map_err(not_json)),
-        Ok(_) => Err(ErrorKind::NOT_A_MESSAGE.error(format!("a batch has at most {BATCH_LIMIT} messages"))),
-        Err(error) => Err(not_json(error)),
-    })
+    // The limit of values comes first: it limits the memory of the list, too.
+    let messages = values_within(body, ARGUMENT_VALUE_LIMIT)
+        .map_err(|many| ErrorKind::PARAMS.error(many.to_string()))
+        .and_then(|()| serde_json::from_slice::<Vec<&RawValue>>(body).map_err(not_json));
+    Some(messages.and_then(|messages| match messages.len() {
+        0 => Err(ErrorKind::NOT_A_MESSAGE.error("a batch needs a message")),
+        1..=BATCH_LIMIT => Ok(messages),
+        _ => Err(ErrorKind::NOT_A_MESSAGE.error(format!("a batch has at most {BATCH_LIMIT} messages"))),
+    }))
 }
 
 impl<'a> RpcRequest<'a> {
