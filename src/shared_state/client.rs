@@ -202,7 +202,7 @@ impl StoreClient {
                     None => break "the connection ended",
                     // Messages that were published before the subscription are lost.
                     Some(PushInfo { kind: PushKind::Subscribe, .. }) => {
-                        self.notify(ReplicaEvent::Reconnected);
+                        let _ = self.events.send(ReplicaEvent::Reconnected);
                     }
                     Some(PushInfo { kind: PushKind::Message, data }) => {
                         // The channel is the first element.
@@ -229,13 +229,9 @@ impl StoreClient {
     pub(super) fn received(&self, encrypted: &[u8]) {
         let json = self.decrypted(Purpose::Published(&self.settings.prefix), encrypted);
         if let Some(message) = json.and_then(|json| serde_json::from_slice(&json).ok()) {
-            self.notify(ReplicaEvent::Message(message));
+            // An error means that there are no listeners, so nothing waits for the event.
+            let _ = self.events.send(ReplicaEvent::Message(message));
         }
-    }
-
-    fn notify(&self, event: ReplicaEvent) {
-        // An error means that there are no listeners, so nothing waits for the event.
-        let _ = self.events.send(event);
     }
 
     /// Decrypts a value of the store, and counts a value that no replica has encrypted.
