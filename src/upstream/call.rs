@@ -2,6 +2,7 @@
 //! that were tried.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     hash::{Hash, Hasher},
     net::{IpAddr, Ipv6Addr},
@@ -167,7 +168,7 @@ impl ProgressSender {
 
 /// Endpoints that the attempts of one call were sent to, hedged attempts included. Clones share the list.
 #[derive(Debug, Clone, Default)]
-pub struct AttemptedEndpoints(Arc<Mutex<Vec<u64>>>);
+pub struct AttemptedEndpoints(Arc<Mutex<BTreeSet<u64>>>);
 
 impl AttemptedEndpoints {
     /// Whether this endpoint was tried.
@@ -177,10 +178,7 @@ impl AttemptedEndpoints {
 
     /// Records an endpoint.
     pub fn add(&self, id: u64) {
-        let mut list = self.0.lock();
-        if !list.contains(&id) {
-            list.push(id);
-        }
+        self.0.lock().insert(id);
     }
 }
 

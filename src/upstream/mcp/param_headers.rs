@@ -12,7 +12,9 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::{McpList, McpRequest};
-use crate::model::{encode_header_text, invalid_param_headers, param_header_text, param_headers};
+use crate::model::{
+    cut_characters, encode_header_text, invalid_param_headers, param_header_text, param_headers,
+};
 use crate::route::{McpMethod, UpstreamName};
 
 /// Tools of one server whose arguments are repeated in headers, according to the server's last list of tools.
@@ -45,11 +47,11 @@ impl ParamHeaders {
             // Other entries are reported when they are imported.
             let Ok(ToolEntry { name, input_schema }) = serde_json::from_str(entry) else { return true };
             if let Some(invalid) = invalid_param_headers(&input_schema).first() {
-                let reason = shortened(&invalid.to_string());
+                let reason = cut_characters(&invalid.to_string(), 256);
                 let omitted = Err(reason.clone());
                 // Lists are read repeatedly, so each reason is logged only once.
                 if self.tools.lock().get(&name) != Some(&omitted) {
-                    warn!(%upstream, tool = shortened(&name), reason, "tool of an MCP server omitted");
+                    warn!(%upstream, tool = cut_characters(&name, 256), reason, "tool of an MCP server omitted");
                 }
                 tools.insert(name, omitted);
                 return false;
@@ -85,9 +87,4 @@ impl ParamHeaders {
         }
         headers
     }
-}
-
-/// The beginning of a server's text, for the log.
-fn shortened(text: &str) -> String {
-    text.chars().take(256).collect()
 }
