@@ -9,7 +9,7 @@ use super::RETRY_AFTER_META;
 use super::worker_pool::WorkError;
 use crate::model::{ErrorType, ToolResult};
 use crate::route::ClientCapability;
-use crate::upstream::{Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, UpstreamError};
+use crate::upstream::{Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, UpstreamError, whole_seconds};
 
 /// Text for a response that could not be translated at all.
 pub(super) const UNREADABLE: &str =
@@ -69,7 +69,7 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
     let malformed =
         |what: &str| format!("{what}. A retry is unlikely to help; tell the operator of this tool.{effect}");
     let unsent = |what: &str, then: &str| format!("{what}. No request was sent. {then}");
-    let retry = |after: &Duration| format!("Retry in {}.", time(whole_seconds(*after)));
+    let retry = |after: &Duration| format!("Retry in {} s.", whole_seconds(*after));
     let text = match &error.failure {
         Failure::Connect(_) | Failure::ConnectDeadline(_) => {
             "The service behind this tool can't be reached. The arguments are not the cause. Retry later."
@@ -123,7 +123,7 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
             &retry(retry_after),
         ),
         Failure::Credential(source) => {
-            let backoff = source.backoff().map(|backoff| format!("in {}", time(whole_seconds(backoff))));
+            let backoff = source.backoff().map(|backoff| format!("in {} s", whole_seconds(backoff)));
             let when = backoff.as_deref().unwrap_or("later");
             unsent(
                 "The service behind this tool requires authentication, and no credential is available \
@@ -181,7 +181,7 @@ pub(super) fn error_type_of(error: &UpstreamError) -> ErrorType {
 
 /// Adds the seconds until a retry to the `_meta` of a temporary error.
 fn with_retry_after(result: ToolResult, retry_after: Duration) -> ToolResult {
-    result.with_meta(RETRY_AFTER_META, whole_seconds(retry_after).as_secs())
+    result.with_meta(RETRY_AFTER_META, whole_seconds(retry_after))
 }
 
 /// Text for a client that lacks a capability for input requests.
@@ -257,11 +257,6 @@ pub(super) fn operation_failed(message: Option<&str>) -> Box<ToolResult> {
         None => "The service started the operation, and it failed.".to_owned(),
     };
     failure(ErrorType::ReportedError { status: None }, text)
-}
-
-/// Rounds up, because a client that retries a fraction of a second too early is rejected again.
-fn whole_seconds(duration: Duration) -> Duration {
-    Duration::from_secs(duration.as_secs() + u64::from(duration.subsec_nanos() > 0))
 }
 
 /// Formats a duration for messages: `200 ms`, `1.5 s`.

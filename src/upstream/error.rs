@@ -111,7 +111,7 @@ pub enum Failure {
     #[error("no complete response within the attempt timeout of {0:?}")]
     AttemptDeadline(Duration),
     /// The circuit breaker of the upstream or of the route is open.
-    #[error("the {} is open for {} s", circuit_breaker(*.of_route), whole(*.retry_after))]
+    #[error("the {} is open for {} s", circuit_breaker(*.of_route), whole_seconds(*.retry_after))]
     CircuitOpen {
         /// Whether the open circuit breaker is that of the route, and not that of the upstream.
         of_route: bool,
@@ -119,7 +119,7 @@ pub enum Failure {
         retry_after: Duration,
     },
     /// The program of an MCP server has exited or did not start, and is started again after this time.
-    #[error("the MCP server is not running; it restarts in {} s", whole(*.0))]
+    #[error("the MCP server is not running; it restarts in {} s", whole_seconds(*.0))]
     Restarting(Duration),
     /// The concurrency limit (`max_in_flight`) is reached: this number of calls is in flight.
     #[error("{0} calls are in flight, which is the limit")]
@@ -161,9 +161,10 @@ pub enum Failure {
 /// Response to one request, or the failure of the request.
 pub type UpstreamResult = Result<UpstreamResponse, Failure>;
 
-/// Seconds, rounded up.
-fn whole(time: Duration) -> f64 {
-    time.as_secs_f64().ceil()
+/// Rounds a time up to seconds, because a client that retries a fraction of a second too early is rejected
+/// again.
+pub(crate) fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
 /// Name of the circuit breaker of a route or an upstream.

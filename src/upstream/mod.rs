@@ -30,7 +30,7 @@ pub use call::{
     AttemptedEndpoints, Client, ClientIdentity, Deadline, ProgressEvent, ProgressReceiver, ProgressSender,
     UpstreamCall,
 };
-pub(crate) use error::{Evidence, QuotedSource, RequestEvidence};
+pub(crate) use error::{Evidence, QuotedSource, RequestEvidence, whole_seconds};
 pub use error::{Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, UpstreamError, UpstreamResult};
 
 /// Client of one legacy server, of any kind. Clones share its connections.

@@ -13,7 +13,7 @@ use crate::model::{
 use crate::pipeline::{AGE_META, Snapshot};
 use crate::route::{Envelope, ErrorStatus, Route};
 use crate::translate::{CODE_META_KEY, LIMIT_META_KEY, RETRY_AFTER_META_KEY};
-use crate::upstream::ClientIdentity;
+use crate::upstream::{ClientIdentity, whole_seconds};
 
 /// Media type in `Accept` that selects the envelope with the MCP tool result, regardless of the route.
 pub(super) const MCP_ENVELOPE: &str = "application/vnd.glossator.mcp+json";
@@ -67,12 +67,6 @@ pub(super) fn not_ready(result: &ToolResult) -> Rejection {
     let rejection =
         Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "tool is not listed yet", result.message());
     rejection.with_retry_after(result.meta.get(RETRY_AFTER_META_KEY).and_then(Value::as_u64))
-}
-
-/// Rounds up, because a client that retries too early is rejected again. At least 1.
-fn seconds(time: Duration) -> HeaderValue {
-    let rounded = time.as_secs() + u64::from(time.subsec_nanos() > 0);
-    HeaderValue::from(rounded.max(1))
 }
 
 /// Builds the response to `GET /tools`: a list, or the object of `tools/list` for a client that accepts the
@@ -182,7 +176,8 @@ fn error(status: StatusCode, message: &str) -> Response<Body> {
 
 /// Builds the error of a passthrough request, with `Retry-After` if a limit of glossator rejected it.
 pub(super) fn upstream_failed(status: StatusCode, text: &str, retry: Option<Duration>) -> Response<Body> {
-    let retry_after = retry.map(|retry| [(header::RETRY_AFTER, seconds(retry))]);
+    let retry_after =
+        retry.map(|retry| [(header::RETRY_AFTER, HeaderValue::from(whole_seconds(retry).max(1)))]);
     (retry_after, error(status, text)).into_response()
 }
 

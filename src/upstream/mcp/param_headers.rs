@@ -51,7 +51,8 @@ impl ParamHeaders {
                 let omitted = Err(reason.clone());
                 // Lists are read repeatedly, so each reason is logged only once.
                 if self.tools.lock().get(&name) != Some(&omitted) {
-                    warn!(%upstream, tool = cut_characters(&name, 256), reason, "tool of an MCP server omitted");
+                    let tool = cut_characters(&name, 256);
+                    warn!(%upstream, tool, reason, "tool of an MCP server omitted");
                 }
                 tools.insert(name, omitted);
                 return false;
