@@ -48,7 +48,7 @@ pub use paginated_lists::{DefinitionList, DefinitionLists, ListEntry, ListPage};
 pub use progress::Subscriber;
 pub use prompts::TypedArgument;
 pub use proxied_prompts_and_resources::{Members, ProxiedEntry, ProxiedKind, ProxiedTable, UriPattern};
-pub use resources::{CacheScope, FetchError, Freshness, ReadResource};
+pub use resources::{FetchError, ReadResource};
 pub use run::CallOutcome;
 pub use snapshot::{AwaitedLists, AwaitedServer, BoundRoute, Snapshot, SnapshotParts};
 pub use worker_pool::{WorkError, run_blocking};

@@ -18,8 +18,10 @@ use crate::translate::empty_success_text;
 pub struct ReadResource {
     /// Contents, at least one.
     pub contents: Vec<ResourceContents>,
-    /// Cache control for clients.
-    pub freshness: Freshness,
+    /// Time for which clients may cache the contents. Zero if the upstream sends none.
+    pub ttl: Duration,
+    /// Whether caches may share the contents between clients.
+    pub is_public: bool,
 }
 
 /// Reason why a resource or a prompt can't be fetched. `Display` is the text for clients that read a
@@ -40,40 +42,19 @@ pub enum FetchError {
     Failed(String),
 }
 
-/// Cache control of resource contents, according to the headers of the upstream (RFC 9111, section 5.2.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Freshness {
-    /// Time to live. Zero if the upstream sends none.
-    pub ttl: Duration,
-    /// Caches that may store the contents.
-    pub scope: CacheScope,
-}
+/// Maximum time to live; a longer time is reduced to this.
+const MAX_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Caches that may store contents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CacheScope {
-    /// Shared caches, for all clients.
-    Public,
-    /// Private caches, for the client that made the request.
-    Private,
-}
-
-impl Freshness {
-    /// Not cacheable.
-    const NONE: Self = Self { ttl: Duration::ZERO, scope: CacheScope::Private };
-    /// Maximum time to live; a longer time is reduced to this.
-    const MAX_COUNT: Duration = Duration::from_secs(30 * 24 * 3600);
-
-    fn from_headers(headers: &HeaderMap) -> Self {
-        let control = CacheControl::from_headers(headers);
-        if control.no_store || control.no_cache {
-            return Self::NONE;
-        }
-        let scope = if control.public && !control.private { CacheScope::Public } else { CacheScope::Private };
-        // A cache before glossator has used up a part of the lifetime (`Age`).
-        let ttl = control.max_age.unwrap_or_default().min(Self::MAX_COUNT).saturating_sub(control.age);
-        Self { ttl, scope }
+/// Time to live of resource contents, and whether shared caches may store them, according to the headers of
+/// the upstream (RFC 9111, section 5.2.2).
+fn freshness(headers: &HeaderMap) -> (Duration, bool) {
+    let control = CacheControl::from_headers(headers);
+    if control.no_store || control.no_cache {
+        return (Duration::ZERO, false);
     }
+    // A cache before glossator has used up a part of the lifetime (`Age`).
+    let ttl = control.max_age.unwrap_or_default().min(MAX_TTL).saturating_sub(control.age);
+    (ttl, control.public && !control.private)
 }
 
 impl Snapshot {
@@ -125,13 +106,10 @@ pub(super) fn read_of(
     {
         text.clear();
     }
-    let mut freshness =
-        response.map_or(Freshness::NONE, |response| Freshness::from_headers(&response.headers));
-    if route.request.forwards_headers() {
-        // Forwarded headers of the client may determine the contents.
-        freshness.scope = CacheScope::Private;
-    }
-    Ok(ReadResource { contents, freshness })
+    let (ttl, is_public) = response.map(|response| freshness(&response.headers)).unwrap_or_default();
+    // Forwarded headers of the client may determine the contents.
+    let is_public = is_public && !route.request.forwards_headers();
+    Ok(ReadResource { contents, ttl, is_public })
 }
 
 #[cfg(test)]
@@ -142,24 +120,23 @@ mod tests {
 
     #[test]
     fn freshness_is_read_from_the_response_headers() {
-        for (cache_control, age, ttl, scope) in [
-            ("", "", 0, CacheScope::Private),
-            ("max-age=60", "", 60, CacheScope::Private),
-            ("public, max-age=60", "", 60, CacheScope::Public),
-            ("Public,Max-Age=\"60\"", "20", 40, CacheScope::Public),
-            ("max-age=60", "70", 0, CacheScope::Private),
-            ("public, private, max-age=60", "", 60, CacheScope::Private),
-            ("public, max-age=60, no-cache", "", 0, CacheScope::Private),
-            ("no-store, max-age=60", "", 0, CacheScope::Private),
-            ("max-age=-1", "", 0, CacheScope::Private),
-            ("max-age=99999999999", "", 30 * 24 * 3600, CacheScope::Private),
-            ("public, max-age=99999999999999999999999", "x", 30 * 24 * 3600, CacheScope::Public),
+        for (cache_control, age, ttl, is_public) in [
+            ("", "", 0, false),
+            ("max-age=60", "", 60, false),
+            ("public, max-age=60", "", 60, true),
+            ("Public,Max-Age=\"60\"", "20", 40, true),
+            ("max-age=60", "70", 0, false),
+            ("public, private, max-age=60", "", 60, false),
+            ("public, max-age=60, no-cache", "", 0, false),
+            ("no-store, max-age=60", "", 0, false),
+            ("max-age=-1", "", 0, false),
+            ("max-age=99999999999", "", 30 * 24 * 3600, false),
+            ("public, max-age=99999999999999999999999", "x", 30 * 24 * 3600, true),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache_control));
             headers.insert(header::AGE, HeaderValue::from_static(age));
-            let expected = Freshness { ttl: Duration::from_secs(ttl), scope };
-            assert_eq!(Freshness::from_headers(&headers), expected, "{cache_control}");
+            assert_eq!(freshness(&headers), (Duration::from_secs(ttl), is_public), "{cache_control}");
         }
     }
 }

@@ -17,8 +17,8 @@ use super::{ErrorKind, RpcContext, RpcError, RpcRequest, RpcResult, truncated};
 use crate::inbound::without_nulls;
 use crate::model::{Arguments, kind_of, write_block};
 use crate::pipeline::{
-    CacheScope, Call, FetchError, ProxiedEntry, ProxiedKind, REQUEST_ID_META, Snapshot, TypedArgument,
-    WatchError, elicit_first,
+    Call, FetchError, ProxiedEntry, ProxiedKind, REQUEST_ID_META, Snapshot, TypedArgument, WatchError,
+    elicit_first,
 };
 use crate::prompt::Prompt;
 use crate::route::{McpMethod, Suggestions};
@@ -223,12 +223,9 @@ pub(super) async fn read_resource(rpc: &RpcContext<'_>) -> RpcResult {
     let call = Call { subscriber: Some(&subscriber), ..rpc.call(Map::new()) };
     // The future is dropped with the client's connection, which cancels the upstream request.
     let read = snapshot.read(&uri, call).await.map_err(|error| read_error(rpc, &uri, &error))?;
-    let scope = match read.freshness.scope {
-        CacheScope::Public => rpc.cache_scope(),
-        CacheScope::Private => "private",
-    };
+    let scope = if read.is_public { rpc.cache_scope() } else { "private" };
     let members = BTreeMap::from([("contents", &read.contents)]);
-    Ok(rpc.cacheable(&members, (read.freshness.ttl, scope)))
+    Ok(rpc.cacheable(&members, (read.ttl, scope)))
 }
 
 fn read_error(rpc: &RpcContext<'_>, uri: &str, error: &FetchError) -> RpcError {
