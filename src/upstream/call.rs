@@ -195,14 +195,16 @@ pub enum ClientIdentity {
     Unknown,
 }
 
-/// An authenticated client.
-#[derive(Debug, Clone)]
+/// An authenticated client. Clients with the same id are equal, even if their scopes differ.
+#[derive(Debug, Clone, derive_more::Eq, derive_more::PartialEq)]
 pub struct Client {
     /// Stable identity.
     pub id: String,
     /// Name for operators.
+    #[eq(skip)]
     pub name: String,
     /// Granted scopes.
+    #[eq(skip)]
     pub scopes: Scopes,
 }
 
@@ -212,15 +214,6 @@ impl Client {
         Self { id: id.into(), name: name.into(), scopes }
     }
 }
-
-/// Clients with the same id are equal, even if their scopes differ.
-impl PartialEq for Client {
-    fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
-    }
-}
-
-impl Eq for Client {}
 
 impl Hash for Client {
     fn hash<H: Hasher>(&self, state: &mut H) {
