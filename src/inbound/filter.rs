@@ -1,4 +1,4 @@
-//! The request filter of all HTTP APIs: Host, Origin, trusted proxies, CORS; framing and size of bodies.
+//! The request filter of all HTTP APIs: Host, Origin, trusted proxies; framing and size of bodies.
 //!
 //! A web page in a browser on the operator's machine can send requests to a server on loopback (DNS
 //! rebinding). The browser then sends the page's own origin in `Origin` and its domain in `Host`, so both
@@ -14,7 +14,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use axum::{body::Body, response::IntoResponse};
+use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body as _;
@@ -24,7 +24,7 @@ use settings_derive::Section;
 use tokio::time::timeout;
 
 use super::host_origin::{self, HostPattern, OriginPattern};
-use super::{Authenticator, Rejection, RequestInfo};
+use super::{Authenticator, CrossOriginPage, Rejection, RequestInfo};
 use crate::model::{ARGUMENT_VALUE_LIMIT, count_values};
 use crate::pipeline::ApiKind;
 use crate::settings::{FromText, Invalid};
@@ -226,49 +226,6 @@ impl Filter {
             let help = "Requests rejected before a call, by reason";
             reading.counter("glossator_requests_rejected", help).add_each(&[], "reason", rejected.read());
         });
-    }
-}
-
-/// The web page of another origin that sends the request, if one does: whether it may read the response
-/// (Fetch, "CORS protocol"), or only links to this server.
-#[derive(Debug, Default)]
-pub struct CrossOriginPage {
-    /// Origin of the page, if the page may read the response.
-    pub(super) reader: Option<HeaderValue>,
-    /// Whether a user follows a link on a page that may not call this server. The browser may show the target
-    /// of the link, but the request can't call a tool.
-    pub has_link: bool,
-}
-
-impl CrossOriginPage {
-    /// Adds the CORS headers that let the page read the response.
-    pub fn allow_read(self, mut response: Response<Body>) -> Response<Body> {
-        let Some(origin) = self.reader else { return response };
-        let exposed = HeaderValue::from_static("mcp-session-id, www-authenticate, x-request-id");
-        let headers = response.headers_mut();
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
-        headers.append(header::VARY, HeaderValue::from_static("origin"));
-        response
-    }
-
-    /// Responds to `OPTIONS`, whether it is a preflight request or not. `methods` is a list such as `POST,
-    /// OPTIONS`.
-    pub fn options(&self, request: &HeaderMap, methods: &str) -> Response<Body> {
-        let mut response = StatusCode::NO_CONTENT.into_response();
-        let headers = response.headers_mut();
-        let methods = HeaderValue::from_str(methods).expect("methods have visible ASCII characters only");
-        headers.insert(header::ALLOW, methods.clone());
-        if self.reader.is_some() && request.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) {
-            headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-            // The names of `Mcp-Param-…` headers are not known in advance, so all requested headers are
-            // allowed.
-            if let Some(wanted) = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
-                headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
-            }
-            headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
-        }
-        response
     }
 }
 

@@ -1,12 +1,13 @@
 //! APIs for clients: each decodes requests into calls, and encodes the results of tools.
 //!
 //! - [`request_context`]: connection and client of a request, and its rejection.
-//! - [`filter`]: the request filter (proxies, CORS, bodies), with the rules of `host_origin`.
+//! - [`filter`]: the request filter (proxies, bodies), with the rules of `host_origin` and `cors`.
 //! - [`authenticate`]: identification of the client; [`media_ranges`]: content negotiation.
 //! - [`mcp`], [`rest`], and [`cgi`], which serves both behind a web server.
 
 pub mod authenticate;
 pub mod cgi;
+mod cors;
 pub mod filter;
 mod host_origin;
 pub mod mcp;
@@ -19,7 +20,8 @@ use http_body::Body as _;
 use serde_json::Value;
 
 use self::authenticate::{AuthenticatedClient, Authenticator};
-use self::filter::{CrossOriginPage, Filter, ProtectedPort};
+use self::cors::CrossOriginPage;
+use self::filter::{Filter, ProtectedPort};
 use self::request_context::{LoggedRequest, Rejection, RequestContext};
 
 pub use filter::parse_network;

@@ -3,8 +3,8 @@
 //!
 //! - [`SharedStore`] is the store, with a few operations. [`ReplicaMessage`] is a published message.
 //! - `address` is the address of the store ([`StoreSettings`]).
-//! - `client` keeps the connection open, and has the scripts that run in the store. `redis_connection`
-//!   opens the connection: to one server, to the primary that Sentinels name, or to a Cluster.
+//! - `connection_manager` keeps the connection open, and has the scripts that run in the store.
+//!   `redis_connection` opens it: to one server, to the primary that Sentinels name, or to a Cluster.
 //!
 //! Operations have a timeout, and fail at once with [`StoreUnreachable`] while the store is known to be down;
 //! each policy then decides how it behaves. Values are encrypted, and their keys are keyed hashes, so the
@@ -23,14 +23,14 @@ use crate::settings::units::milliseconds;
 use crate::telemetry::LabelCounter;
 
 mod address;
-mod client;
+mod connection_manager;
 mod redis_connection;
 #[cfg(test)]
 mod tests;
 
 pub use address::{StoreAddress, StoreSettings};
-use client::StoreClient;
-pub use client::StoreState;
+use connection_manager::StoreClient;
+pub use connection_manager::StoreState;
 #[cfg(test)]
 pub(crate) use tests::memory::MemoryStore;
 
@@ -161,8 +161,10 @@ impl SharedStore {
         slack: Duration,
     ) -> Result<Duration, StoreUnreachable> {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
-        let wait: u64 =
-            self.client.run_script(client::TAKE.key(name).arg(micros(gap)).arg(micros(slack))).await?;
+        let wait: u64 = self
+            .client
+            .run_script(connection_manager::TAKE.key(name).arg(micros(gap)).arg(micros(slack)))
+            .await?;
         Ok(Duration::from_micros(wait))
     }
 
@@ -174,7 +176,7 @@ impl SharedStore {
     pub async fn get(&self, name: &str) -> Result<Option<StoredValue>, StoreUnreachable> {
         let limit_bytes = self.entry_limit_bytes();
         let (encrypted, left): (Vec<u8>, i64) =
-            self.client.run_script(client::GET.key(name).arg(limit_bytes)).await?;
+            self.client.run_script(connection_manager::GET.key(name).arg(limit_bytes)).await?;
         // The time is negative if the value is missing, or has no expiry and so was not written by a replica.
         let Ok(left) = u64::try_from(left) else { return Ok(None) };
         let content = self.client.decrypted(Purpose::Stored(name), &encrypted);
@@ -213,7 +215,7 @@ impl SharedStore {
         ttl: Duration,
     ) -> Result<bool, StoreUnreachable> {
         let encrypted = self.client.cipher.encrypt(Purpose::Stored(group), member);
-        let mut script = client::ADD.key(group);
+        let mut script = connection_manager::ADD.key(group);
         script.arg(self.member_name(group, member)).arg(encrypted).arg(limit).arg(milliseconds(ttl).max(1));
         self.client.run_script(&script).await
     }

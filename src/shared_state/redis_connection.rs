@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use super::address::{StoreHost, StoreLocation, StoreSettings};
-use super::client::GET;
+use super::connection_manager::GET;
 #[cfg(test)]
 use super::tests::memory::MemoryStore;
 use crate::tls::{ClientTls, Pem};

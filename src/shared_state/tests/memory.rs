@@ -14,7 +14,7 @@ use tokio::{sync::mpsc, time::Instant};
 
 use crate::crypto::SecretKey;
 use crate::settings::FromText;
-use crate::shared_state::client::{ADD, ActiveConnection, GET, StoreClient, TAKE};
+use crate::shared_state::connection_manager::{ADD, ActiveConnection, GET, StoreClient, TAKE};
 use crate::shared_state::redis_connection::StoreConnection;
 use crate::shared_state::{SharedStore, StoreSettings};
 
