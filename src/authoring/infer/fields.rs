@@ -38,7 +38,8 @@ const MAX_NAME_LENGTH: usize = 100;
 
 /// Returns possible types of the values, most specific first. The last entry has no types.
 pub(super) fn possible_types(candidate: &Candidate) -> Vec<InferredTypes> {
-    let records = records(&candidate.values).filter(|_| !is_document(candidate));
+    let is_document = matches!(candidate.name, "json" | "ndjson" | "xml");
+    let records = records(&candidate.values).filter(|_| !is_document);
     let fields = records.and_then(|records| fields(&records));
     let mut possible_types: Vec<_> =
         fields.map(|fields| InferredTypes { fields, output: None }).into_iter().collect();
@@ -49,14 +50,14 @@ pub(super) fn possible_types(candidate: &Candidate) -> Vec<InferredTypes> {
             "json" | "ndjson" => Numbers::AsSent,
             _ => Numbers::Texts,
         };
-        let confidence = if values.len() >= 3 { Confidence::Likely } else { Confidence::Guess };
+        let mut confidence = if values.len() >= 3 { Confidence::Likely } else { Confidence::Guess };
         let schema = schema(&values, "", 0, numbers);
         let samples = count(values.len(), "sample");
-        let (map, confidence) = match schema.to_string().contains(MAP) {
-            true => ("; `additionalProperties` where the keys seem to be data", Confidence::Guess),
-            false => ("", confidence),
-        };
-        let reason = format!("of {samples}; properties that all of them have are required{map}");
+        let mut reason = format!("of {samples}; properties that all of them have are required");
+        if schema.to_string().contains(MAP) {
+            confidence = Confidence::Guess;
+            reason += "; `additionalProperties` where the keys seem to be data";
+        }
         let finding = Finding::new("output", "a schema", confidence, reason);
         let output = Some((schema, finding)).filter(|(schema, _)| *schema != json!({ "type": "object" }));
         possible_types.push(InferredTypes { fields: Vec::new(), output });
@@ -66,22 +67,15 @@ pub(super) fn possible_types(candidate: &Candidate) -> Vec<InferredTypes> {
 }
 
 /// Removes the members of records that cannot be fields because of their names.
-pub(super) fn remove_unnamed(candidate: &mut Candidate) {
+pub(super) fn remove_unnamed(values: &mut [Value]) {
     let is_name = |name: &str| {
         !name.is_empty() && name.chars().count() <= MAX_NAME_LENGTH && !name.contains(char::is_control)
     };
-    if !is_document(candidate) && records(&candidate.values).is_some() {
-        let items = candidate.values.iter_mut().flat_map(|value| match value {
-            Value::Array(items) => items.as_mut_slice(),
-            other => slice::from_mut(other),
-        });
-        items.filter_map(Value::as_object_mut).for_each(|record| record.retain(|name, _| is_name(name)));
-    }
-}
-
-/// Whether the result of an extractor keeps all members under their names.
-fn is_document(candidate: &Candidate) -> bool {
-    matches!(candidate.name, "json" | "ndjson" | "xml")
+    let items = values.iter_mut().flat_map(|value| match value {
+        Value::Array(items) => items.as_mut_slice(),
+        other => slice::from_mut(other),
+    });
+    items.filter_map(Value::as_object_mut).for_each(|record| record.retain(|name, _| is_name(name)));
 }
 
 /// Returns the records of all samples: objects whose members are texts or lists of texts. A value is one
@@ -96,10 +90,14 @@ fn records(values: &[Value]) -> Option<Vec<&Map<String, Value>>> {
     (is_flat && !records.is_empty()).then_some(records)
 }
 
-fn fields(records: &[&Map<String, Value>]) -> Option<Vec<InferredField>> {
+/// Returns the names of all members, in order.
+fn names_of<'a>(objects: &[&'a Map<String, Value>]) -> Vec<&'a String> {
     let mut seen = HashSet::new();
-    let order: Vec<&String> =
-        records.iter().flat_map(|record| record.keys()).filter(|name| seen.insert(*name)).collect();
+    objects.iter().flat_map(|object| object.keys()).filter(|name| seen.insert(*name)).collect()
+}
+
+fn fields(records: &[&Map<String, Value>]) -> Option<Vec<InferredField>> {
+    let order = names_of(records);
     if order.len() > MAX_FIELDS {
         return None;
     }
@@ -206,26 +204,9 @@ fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Valu
         return json!({});
     } else if every(Value::is_object) {
         let objects: Vec<_> = present.iter().filter_map(|value| value.as_object()).collect();
-        let is_described = depth == 0 || name != "labels";
-        if is_described && are_maps(&objects) {
-            let values: Vec<&Value> = objects.iter().flat_map(|object| object.values()).collect();
-            more.insert(MAP.into(), schema(&values, "", depth + 1, numbers));
-        }
-        let mut properties = Map::new();
-        let mut required = Vec::new();
-        for name in objects.iter().flat_map(|object| object.keys()).filter(|_| more.is_empty()) {
-            if properties.contains_key(name) {
-                continue;
-            }
-            let found: Vec<&Value> = objects.iter().filter_map(|object| object.get(name)).collect();
-            if found.len() == objects.len() {
-                required.push(Value::from(name.as_str()));
-            }
-            properties.insert(name.clone(), schema(&found, name, depth + 1, numbers));
-        }
         // The members of `labels` vary between metrics, so they are not described.
-        if more.is_empty() && properties.len() <= MAX_FIELDS && is_described {
-            more = without_empty(json!({ "properties": properties, "required": required }));
+        if depth == 0 || name != "labels" {
+            more = schema_of_members(&objects, depth, numbers);
         }
         "object"
     } else if every(Value::is_array) {
@@ -261,28 +242,46 @@ fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Valu
 /// Keyword for the values of a map.
 const MAP: &str = "additionalProperties";
 
-/// Whether objects are maps: all values have one shape, and the keys are data, because they look like ids or
-/// differ between the objects.
-fn are_maps(objects: &[&Map<String, Value>]) -> bool {
+/// Returns the keywords for the members of objects: `additionalProperties` for maps, else `properties` and
+/// `required`.
+fn schema_of_members(objects: &[&Map<String, Value>], depth: usize, numbers: Numbers) -> Map<String, Value> {
+    let is_common = |name: &String| objects.iter().all(|object| object.contains_key(name));
+    let names = names_of(objects);
+    let required: Vec<_> = names.iter().filter(|name| is_common(name)).collect();
+    let values: Vec<&Value> = objects.iter().flat_map(|object| object.values()).collect();
+    if are_maps(&names, required.len(), &values) {
+        return [(MAP.to_owned(), schema(&values, "", depth + 1, numbers))].into_iter().collect();
+    }
+    if names.len() > MAX_FIELDS {
+        return Map::new();
+    }
+    let property = |name: &&String| {
+        let found: Vec<&Value> = objects.iter().filter_map(|object| object.get(*name)).collect();
+        ((*name).clone(), schema(&found, name, depth + 1, numbers))
+    };
+    let properties: Map<_, _> = names.iter().map(property).collect();
+    without_empty(json!({ "properties": properties, "required": required }))
+}
+
+/// Whether objects with these members are maps: all values have one shape, and the names are data, because
+/// they look like ids or differ between the objects. `common` is the number of names that all objects have.
+fn are_maps(names: &[&String], common: usize, values: &[&Value]) -> bool {
     /// Numbers, hexadecimal digits, dates, addresses and ids such as `D7SY-4A`.
     static ID: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"^(?:[0-9]+|[0-9A-Za-f:._-]{6,})$"));
-    let is_in_all =
-        |key: &str, objects: &[&Map<String, Value>]| objects.iter().all(|object| object.contains_key(key));
-    let values: Vec<&Value> = objects.iter().flat_map(|object| object.values()).collect();
-    let records: Vec<_> = values.iter().filter_map(|value| value.as_object()).collect();
-    let are_records = !records.is_empty() && records.len() == values.len();
-    let has_one_shape = match are_records {
-        true => records[0].keys().any(|key| is_in_all(key, &records)),
-        false => values.windows(2).all(|two| discriminant(two[0]) == discriminant(two[1])),
-    };
-    let keys: HashSet<&str> = objects.iter().flat_map(|object| object.keys()).map(String::as_str).collect();
-    let common = keys.iter().filter(|key| is_in_all(key, objects)).count();
-    // A property may be optional, so single values need more evidence than records of one shape.
-    let is_id = |key: &&str| {
-        key.contains(|c: char| c.is_ascii_digit()) && (are_records && keys.len() > 1 || ID.is_match(key))
-    };
-    let differ = if are_records { common * 2 < keys.len() } else { common == 0 && keys.len() > 2 };
-    !keys.is_empty() && has_one_shape && (differ || keys.iter().all(is_id))
+    let has_digit = |name: &str| name.contains(|c: char| c.is_ascii_digit());
+    let records: Option<Vec<_>> = values.iter().map(|value| value.as_object()).collect();
+    match records {
+        Some(records) if names.len() > 1 => {
+            let is_in_all = |name: &String| records.iter().all(|record| record.contains_key(name));
+            let names_are_data = common * 2 < names.len() || names.iter().all(|name| has_digit(name));
+            names_are_data && records[0].keys().any(is_in_all)
+        }
+        // A property may be optional, so single values need more evidence than records of one shape.
+        _ => {
+            let has_one_type = values.windows(2).all(|two| discriminant(two[0]) == discriminant(two[1]));
+            !names.is_empty() && has_one_type && names.iter().all(|name| has_digit(name) && ID.is_match(name))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -299,7 +298,8 @@ mod tests {
             (json!([{ "a": { "n": 1 }, "b": { "n": 2 } }, { "a": { "n": 3 }, "c": { "n": 4 } }]), true),
             (json!([{ "eth0": { "rx": 1 }, "eth1": { "rx": 1, "tx": 2 } }]), true),
             (json!([{ "10.0.0.1": 5, "10.0.0.2": 7 }]), true),
-            (json!([{ "ann": 1, "bob": 2 }, {}, { "eve": 2 }]), true),
+            (json!([{ "ann": { "n": 1 } }, {}]), false),
+            (json!([{ "ann": 1, "bob": 2 }, {}, { "eve": 2 }]), false),
             (json!([{ "from": { "city": "Oslo" }, "to": { "city": "Bergen" } }]), false),
             (json!([{ "address1": "a", "address2": "b" }]), false),
             (json!([{ "10": "a", "20": 1 }]), false),
@@ -308,7 +308,8 @@ mod tests {
             (json!([{}]), false),
         ] {
             let objects: Vec<_> = samples.as_array().unwrap().iter().filter_map(Value::as_object).collect();
-            assert_eq!(are_maps(&objects), is_map, "{samples}");
+            let schema = schema_of_members(&objects, 0, Numbers::AsSent);
+            assert_eq!(schema.contains_key(MAP), is_map, "{samples}");
         }
     }
 

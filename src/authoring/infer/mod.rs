@@ -214,7 +214,7 @@ fn rank_candidates(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
         if let ("columns", Some(texts)) = (candidate.name, &classified.texts) {
             tables::join_names(&mut candidate.values, texts);
         }
-        fields::remove_unnamed(&mut candidate);
+        fields::remove_unnamed(&mut candidate.values);
         candidate.extracted_share = extracted_share(&candidate, &classified.texts);
         parsing.push(candidate);
     }
