@@ -1,19 +1,19 @@
 //! `response`: rules that translate upstream responses.
 
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::lint::output_schema;
 use super::rules::{ExpandedRule, RuleOrigin};
 use super::schemas::UsedArguments;
 use super::section::{cursor, in_scope};
-use crate::settings::{
-    Checked, Code, Cursor, Invalid, Node, OpenSection, Report, Section, Setting, SourceSpan, suggest,
-};
+use crate::model::ProgramEnd;
+use crate::settings::{Checked, Code, Cursor, Invalid, Node, Report, Section, Setting, SourceSpan, suggest};
 use crate::translate::expressions::Scope;
 use crate::translate::extract::{Extract, ValueCount};
 use crate::translate::{
-    Charset, ErrorRule, ExitPattern, ITEM, ListPath, Matcher, Rule, RuleAction, StatusPattern, SuccessRule,
-    TEMPLATE_NAMES, expressions,
+    Charset, ErrorRule, ITEM, ListPath, Matcher, Outcome, Rule, RuleAction, SuccessRule, TEMPLATE_NAMES,
+    expressions,
 };
 
 /// Compiled rule, with spans for later checks.
@@ -177,12 +177,9 @@ fn check_paths(value: &Cursor<'_>, rule: &SuccessRule, extract: Option<&Extract>
             let written = path.replace(&format!(".{ITEM}"), ITEM);
             let message =
                 format!("the template uses `{written}`, but the value of this rule has no `{name}`");
-            let help = match names.is_empty() {
-                true => {
-                    Some("a list has items and no fields: write a loop, or a number such as `[0]`".to_owned())
-                }
-                false => suggest::help(&name, "its fields", names.iter().map(String::as_str)),
-            };
+            let of_list = "a list has items and no fields: write a loop, or a number such as `[0]`";
+            let help = suggest::help(&name, "its fields", names.iter().map(String::as_str));
+            let help = help.or_else(|| Some(of_list.to_owned()));
             let word = if path.contains(ITEM) { &name } else { path };
             let place = expressions::span_of_name(value.context.report, content.span, word);
             checked =
@@ -192,46 +189,46 @@ fn check_paths(value: &Cursor<'_>, rule: &SuccessRule, extract: Option<&Extract>
     checked
 }
 
-/// Whether `first` matches every response that `later` matches.
-fn matches_all_of(first: &CompiledRule, later: &CompiledRule) -> bool {
-    matches_all_with(&later.rule.statuses(), first, later)
+/// Every outcome of a request.
+fn outcomes() -> impl Iterator<Item = Outcome> {
+    let statuses = (100..600).filter_map(|status| StatusCode::from_u16(status).ok());
+    let ends = (0..=255).map(ProgramEnd::Code).chain((1..=127).map(ProgramEnd::Signal));
+    statuses.map(|status| (status, None)).chain(ends.map(|end| (end.http_status(), Some(end))))
 }
 
-/// Whether `first` matches every response with one of these statuses that `later` matches.
-fn matches_all_with(statuses: &[StatusPattern], first: &CompiledRule, later: &CompiledRule) -> bool {
+/// Whether `first` matches every response that `later` matches.
+fn matches_all_of(first: &CompiledRule, later: &CompiledRule) -> bool {
+    let is_covered = |outcome| first.rule.accepts(outcome) || !later.rule.accepts(outcome);
+    covers(first, later) && outcomes().all(is_covered)
+}
+
+/// Whether every response that `later` matches has the conditions of `first`, apart from the outcome.
+fn covers(first: &CompiledRule, later: &CompiledRule) -> bool {
     let extract_of = |rule: &CompiledRule| rule.node.get("extract").map(Node::to_json);
     let has_same_extract = || extract_of(first) == extract_of(later);
     let (first, later) = (&first.rule, &later.rule);
     // A different charset may decode a different text.
     let reads_the_same = first.charset == later.charset || first.matcher.is_empty();
     // Equal conditions on the value match the same responses only if the extractors are equal too.
-    let covers = first.matcher.covers_except_status(&later.matcher)
+    let has_conditions = first.matcher.covers_except_status(&later.matcher)
         || first.matcher == later.matcher && has_same_extract();
-    let includes = |status: &StatusPattern| first.statuses().iter().any(|own| own.includes(*status));
-    let includes_end = |end: &ExitPattern| first.ends().iter().any(|own| own.includes(*end));
-    let covers_responses = match later.matcher.is_about_programs() {
-        true => {
-            [first, later].iter().all(|rule| rule.matcher.status.is_none())
-                && later.ends().iter().all(includes_end)
-        }
-        // The later rule may also match the responses of a server.
-        false => !first.matcher.is_about_programs() && statuses.iter().all(includes),
-    };
-    reads_the_same && covers && covers_responses
+    reads_the_same && has_conditions
 }
 
 /// Warns of error rules for 2xx responses after a success rule that matches all of them: these errors would
 /// be returned as successes. An error rule without conditions is meant for the other statuses.
 pub(super) fn warn_of_late_errors(report: &Report<'_>, own: &[CompiledRule], defaults: &[CompiledRule]) {
-    const SUCCESSES: StatusPattern = StatusPattern::SUCCESSES;
+    let successes = || outcomes().filter(|(status, end)| status.is_success() && end.is_none());
     let is_success = |rule: &CompiledRule| matches!(rule.rule.action, RuleAction::Success(_));
-    let overlaps = |status: &StatusPattern| status.includes(SUCCESSES) || SUCCESSES.includes(*status);
     for (index, later) in own.iter().chain(defaults).enumerate() {
-        if is_success(later) || later.rule.matcher.is_empty() || !later.rule.statuses().iter().any(overlaps) {
+        let is_for_success = || successes().any(|outcome| later.rule.accepts(outcome));
+        if is_success(later) || later.rule.matcher.is_empty() || !is_for_success() {
             continue;
         }
-        let mut before = own.iter().chain(defaults).take(index);
-        let first = before.find(|first| matches_all_with(&[SUCCESSES], first, later));
+        let is_first = |first: &&CompiledRule| {
+            covers(first, later) && successes().all(|outcome| first.rule.accepts(outcome))
+        };
+        let first = own.iter().chain(defaults).take(index).find(is_first);
         // A rule that no response reaches has been reported, except one of the defaults.
         let is_late = |first: &&CompiledRule| index >= own.len() || !matches_all_of(first, later);
         if first.filter(is_late).is_some_and(is_success) {

@@ -3,6 +3,7 @@
 use std::{borrow::Cow, fmt, str::FromStr};
 
 use bytes::Bytes;
+use http::StatusCode;
 
 /// Exit of a program: status or signal, and standard error.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +43,11 @@ impl ProgramEnd {
     /// Whether the exit status is 0.
     pub fn is_success(self) -> bool {
         self == Self::Code(0)
+    }
+
+    /// Returns the HTTP status for conditions: 200 for exit status 0, else 500.
+    pub fn http_status(self) -> StatusCode {
+        if self.is_success() { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR }
     }
 
     /// Returns the exit status as a number, or the name of the signal.

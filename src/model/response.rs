@@ -37,12 +37,10 @@ impl UpstreamResponse {
         Self { status, headers, body, exit: None, cgi_exit: None, rejects_session: false, has_status: true }
     }
 
-    /// Creates a response from the output and exit of a program. The HTTP status is 200 for exit status 0,
-    /// else 500.
+    /// Creates a response from the output and exit of a program.
     pub fn from_program(output: Bytes, exit: ProgramExit) -> Self {
-        let is_success = exit.end.is_success();
-        let status = if is_success { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
-        Self { exit: Some(Box::new(exit)), ..Self::new(status, HeaderMap::new(), output) }
+        let response = Self::new(exit.end.http_status(), HeaderMap::new(), output);
+        Self { exit: Some(Box::new(exit)), ..response }
     }
 
     /// Returns the media type without parameters, in lower case: `text/plain` for `Text/Plain;

@@ -58,6 +58,9 @@ pub struct Matcher {
 #[derive(Debug, Default, PartialEq)]
 pub struct HeaderPatterns(pub Vec<(HeaderName, Pattern)>);
 
+/// Outcome of a request: the HTTP status, and the end of the program if one ran.
+pub type Outcome = (StatusCode, Option<ProgramEnd>);
+
 /// HTTP status, or range of HTTP statuses, that a condition accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatusPattern {
@@ -73,6 +76,14 @@ impl Matcher {
     /// Whether a condition can only match the output of a program, never the response of a server.
     pub fn is_about_programs(&self) -> bool {
         self.exit.is_some() || self.stderr.is_some()
+    }
+
+    /// Whether the conditions on the status and on programs permit a response.
+    pub(super) fn accepts(&self, (status, end): Outcome) -> bool {
+        let is_exit = |pattern: &ExitPattern| end.is_some_and(|end| pattern.matches(end));
+        self.status.as_ref().is_none_or(|patterns| patterns.0.iter().any(|pattern| pattern.matches(status)))
+            && self.exit.as_ref().is_none_or(|patterns| patterns.0.iter().any(is_exit))
+            && (self.stderr.is_none() || end.is_some())
     }
 
     /// Whether there are no conditions.
@@ -260,16 +271,6 @@ impl StatusPattern {
     fn matches(self, status: StatusCode) -> bool {
         (self.first..=self.last).contains(&status.as_u16())
     }
-
-    /// Every successful status.
-    pub const SUCCESSES: Self = Self { first: 200, last: 299 };
-    /// Every status but 5xx.
-    pub(super) const ALL_BUT_SERVER_ERRORS: Self = Self { first: 100, last: 499 };
-
-    /// Whether this pattern matches every status that `other` matches.
-    pub fn includes(self, other: Self) -> bool {
-        self.first <= other.first && self.last >= other.last
-    }
 }
 
 impl FromStr for StatusPattern {
@@ -337,15 +338,6 @@ pub enum ExitPattern {
 const ANY_SIGNAL: &str = "signal";
 
 impl ExitPattern {
-    /// Whether this pattern matches every end that `other` matches.
-    pub fn includes(self, other: Self) -> bool {
-        match (self, other) {
-            (Self::Codes(first, last), Self::Codes(from, to)) => first <= from && to <= last,
-            (Self::Signal(own), Self::Signal(_)) => own.is_none() || self == other,
-            (Self::Codes(..) | Self::Signal(_), _) => false,
-        }
-    }
-
     pub(super) fn matches(self, end: ProgramEnd) -> bool {
         match (self, end) {
             (Self::Codes(first, last), ProgramEnd::Code(code)) => (first..=last).contains(&code),

@@ -63,7 +63,7 @@ pub use jq::{
     with_deep_stack,
 };
 pub use limit::{LIMIT_META_KEY, Limit, ListPath, PagingArguments};
-pub use matcher::{ExitPattern, HeaderPatterns, Matcher, MediaPattern, StatusPattern};
+pub use matcher::{ExitPattern, HeaderPatterns, Matcher, MediaPattern, Outcome, StatusPattern};
 pub use output_schema::{OutputSchema, WrapNonObjects};
 pub use pattern::Pattern;
 pub use read_error::LogNote;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
 use settings_derive::{Section, Word};
@@ -14,8 +15,8 @@ use super::pattern::Captures;
 use super::read_error::{LogNote, ReadError};
 use super::response_view::{DecompressedBody, LazyExtraction, ResponseView};
 use super::{
-    Charset, ErrorRule, ExitPattern, JqError, Matcher, OutputSchema, Redaction, SamplingRequest,
-    StatusPattern, SuccessRule, TemplateError, WorkBudget, WrapNonObjects,
+    Charset, ErrorRule, JqError, Matcher, Outcome, OutputSchema, Redaction, SamplingRequest, SuccessRule,
+    TemplateError, WorkBudget, WrapNonObjects,
 };
 use crate::model::{
     BlockText, Content, ContentBlock, ErrorType, ToolName, ToolResult, UpstreamResponse, cut_bytes,
@@ -87,47 +88,33 @@ pub enum RuleAction {
 }
 
 impl Rule {
-    /// Statuses that the rule matches: those of its condition, or the default for a success or an error rule.
-    pub fn statuses(&self) -> Vec<StatusPattern> {
-        match (&self.matcher.status, &self.action) {
-            (Some(patterns), _) => patterns.0.clone(),
-            (None, RuleAction::Success(_)) => vec![StatusPattern::SUCCESSES],
-            (None, RuleAction::Error(_)) => vec![StatusPattern::ALL_BUT_SERVER_ERRORS],
-        }
+    /// Whether the rule may match a response with this outcome.
+    pub fn accepts(&self, outcome: Outcome) -> bool {
+        !self.is_excluded(outcome.0) && self.matcher.accepts(outcome)
     }
 
-    /// Ends of a program that the rule matches: those of its condition, or the default for a success or an
-    /// error rule.
-    pub fn ends(&self) -> Vec<ExitPattern> {
-        match (&self.matcher.exit, &self.action) {
-            (Some(patterns), _) => patterns.0.clone(),
-            (None, RuleAction::Error(_)) if self.matcher.stderr.is_some() => {
-                vec![ExitPattern::Codes(0, 255), ExitPattern::Signal(None)]
-            }
-            (None, _) => vec![ExitPattern::Codes(0, 0)],
-        }
+    /// Whether a status is not for this rule because it has no condition on the status.
+    fn is_excluded(&self, status: StatusCode) -> bool {
+        let is_excluded = match self.action {
+            RuleAction::Success(_) => !status.is_success(),
+            RuleAction::Error(_) => status.is_server_error() && self.matcher.stderr.is_none(),
+        };
+        is_excluded && self.matcher.status.is_none() && self.matcher.exit.is_none()
     }
 
     /// Returns the named captures if the rule matches, otherwise the failed condition or the default one on
     /// the status.
     fn matches(&self, extraction: &LazyExtraction<'_>) -> Result<Captures, String> {
         let response = extraction.view.response;
-        let status = response.status;
-        let has_condition = self.matcher.status.is_some() || self.matcher.exit.is_some();
-        let (is_excluded, of_programs, of_servers) = match self.action {
-            RuleAction::Success(_) => (
-                !status.is_success() && !has_condition,
-                "a rule without `when: exit_status` is for 0 only",
-                "a rule without `when: status` is for 2xx only",
-            ),
-            RuleAction::Error(_) => (
-                status.is_server_error() && !has_condition && self.matcher.stderr.is_none(),
-                "an error without `when: exit_status` or `stderr` is for 0 only",
-                "a rule without `when: status` is not for 5xx",
-            ),
-        };
-        if is_excluded {
-            let excluded_by = if response.exit.is_some() { of_programs } else { of_servers };
+        if self.is_excluded(response.status) {
+            let excluded_by = match (&self.action, &response.exit) {
+                (RuleAction::Success(_), Some(_)) => "a rule without `when: exit_status` is for 0 only",
+                (RuleAction::Success(_), None) => "a rule without `when: status` is for 2xx only",
+                (RuleAction::Error(_), Some(_)) => {
+                    "an error without `when: exit_status` or `stderr` is for 0 only"
+                }
+                (RuleAction::Error(_), None) => "a rule without `when: status` is not for 5xx",
+            };
             return Err(format!("{}, and {excluded_by}", status_text(response)));
         }
         let captures = self.matcher.matches(extraction)?;
