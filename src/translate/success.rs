@@ -59,17 +59,12 @@ impl TranslationRun<'_> {
         let (extracted, tree) = extraction.into_extracted(self.trace)?;
         let has_no_value = rule.structured.is_none() && self.translator.output.is_none();
         let is_partial = matches!(&extracted, Extracted::Mcp(found) if found.is_partial);
-        // Without `fields` or `structured`, the rule declares no value of its own.
-        let of_server = match &extracted {
-            Extracted::Mcp(McpResult { json, value: Some(value), .. })
-                if rule.structured.is_some() || matches!(**value, Extracted::Value(_)) =>
-            {
-                json.clone()
-            }
-            _ => None,
-        };
+        let mut of_server = None;
         let (extracted, answered) = match extracted {
-            Extracted::Mcp(McpResult { content, value, verdict: ResultKind::Success, .. }) => {
+            Extracted::Mcp(McpResult { content, value, json, verdict: ResultKind::Success, .. }) => {
+                // Without `fields` or `structured`, the rule declares no value of its own.
+                let is_typed = matches!(value.as_deref(), Some(Extracted::Value(_)));
+                of_server = json.filter(|_| is_typed || rule.structured.is_some());
                 (value.map_or(Extracted::Nothing, |value| *value), content)
             }
             Extracted::Mcp(McpResult { content, verdict, .. }) => {

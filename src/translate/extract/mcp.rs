@@ -1,6 +1,6 @@
 //! `mcp`: parser of MCP tool results, JSON inside text blocks included.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use base64::{
     Engine, alphabet,
@@ -69,11 +69,11 @@ pub(crate) struct McpResult {
     pub(crate) verdict: ResultKind,
 }
 
-/// Replaces the texts that are the JSON of the server's value by one block with the value of the rule, if the
-/// rule returns another one: the texts would show clients what the rule has removed. Some servers return a
-/// list as `result`, and write one text for each item.
+/// Replaces the texts that are the server's value by one block with the value of the rule, if the rule returns
+/// another one: the texts would show clients what the rule has removed. Some servers return a list as
+/// `result`, and write one text for each item.
 pub(crate) fn with_value_of_rule(
-    mut content: Vec<Content>,
+    content: Vec<Content>,
     of_server: &JsonText,
     of_rule: &JsonText,
     view: &ResponseView<'_>,
@@ -91,23 +91,16 @@ pub(crate) fn with_value_of_rule(
         json.check_value_count(view.limits.values).is_ok().then(|| json.parse())
     };
     let result = value.get("result").unwrap_or(&value);
-    let items = result.as_array().map(Vec::as_slice).unwrap_or_default();
-    let texts: Vec<_> = content.iter().filter_map(|content| content.block.text(None)).collect();
-    let is_item =
-        |(text, item): (&_, &Value)| item.as_str() == Some(text) || parsed(text).as_ref() == Some(item);
-    let are_items = texts.len() == items.len() && texts.iter().map(|text| &**text).zip(items).all(is_item);
-    let is_replaced = |content: &Content| {
+    let items = result.as_array().into_iter().flatten();
+    let values: HashSet<&Value> = [&value, result].into_iter().chain(items).collect();
+    let is_of_server = |content: &Content| {
         content.block.text(None).is_some_and(|text| {
-            are_items || parsed(&text).is_some_and(|json| json == value || json == *result)
+            values.contains(&Value::from(&*text)) || parsed(&text).is_some_and(|json| values.contains(&json))
         })
     };
-    let replaced: Vec<_> = content.iter().map(is_replaced).collect();
-    if let Some(first) = replaced.iter().position(|is_replaced| *is_replaced) {
-        let mut replaced = replaced.into_iter();
-        content.retain(|_| replaced.next() == Some(false));
-        content.insert(first, ContentBlock::Text(BlockText::StructuredContent).into());
-    }
-    content
+    let mut replacement = Some(ContentBlock::Text(BlockText::StructuredContent).into());
+    let content = content.into_iter();
+    content.filter_map(|own| if is_of_server(&own) { replacement.take() } else { Some(own) }).collect()
 }
 
 /// Success or kind of error of a tool call.
