@@ -302,8 +302,6 @@ pub(crate) struct UsedArguments {
     pub(crate) context: Option<ProblemContext>,
     /// Whether an expression may use all arguments.
     pub(crate) all: bool,
-    /// Names after `$args.` in filters; an empty name if a filter uses `$args` as a whole.
-    pub(crate) in_filters: Vec<String>,
     /// Input responses used by name.
     pub(crate) answers: Vec<InputResponseUse>,
 }
@@ -392,21 +390,11 @@ impl UsedArguments {
     /// argument.
     pub(crate) fn add_jq(&mut self, report: &Report<'_>, filter: &Node) {
         let text = filter.as_text().unwrap_or_default();
-        let name = |rest: &str| {
-            rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect::<String>()
-        };
-        for rest in text.split("$args").skip(1) {
-            self.all = true;
-            self.in_filters.push(rest.strip_prefix('.').map(name).unwrap_or_default());
-        }
+        self.all |= text.contains("$args");
         for rest in text.split("$input_responses.").skip(1) {
-            self.add_input_response(report, &name(rest), filter.span);
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+            self.add_input_response(report, &rest[..end], filter.span);
         }
-    }
-
-    /// Whether a filter may use an argument.
-    pub(crate) fn is_in_filter(&self, name: &str) -> bool {
-        self.in_filters.iter().any(|used| used.is_empty() || used == name)
     }
 
     /// Makes an argument optional, because an input request asks the user for it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::config::route_tests::Example;
-use crate::config::schemas::ArgumentUse;
+use crate::config::schemas::{ArgumentKind, ArgumentUse};
 use crate::policy::{HedgeSettings, RoutePolicySettings};
 use crate::route::{InputSchema, RequestTemplate};
 use crate::settings::{Code, Node, OpenSection, Report};
@@ -28,26 +28,23 @@ pub(crate) fn warn_of_unused_on_no_match(section: &OpenSection<'_>) {
     }
 }
 
-/// Warns of arguments in a REST path or a resource URI that the request does not use.
+/// Warns of arguments in a REST path or a resource URI that the request does not use, and of arguments in
+/// `limit.more` that do not select the rows: every part would be the first.
 pub(crate) fn warn_of_unused_arguments<'a>(
     report: &Report<'_>,
     unused: impl Iterator<Item = &'a ArgumentUse>,
 ) {
-    for ArgumentUse { name, span, .. } in unused {
-        let message = format!("argument `{name}` is unused: the request does not contain it");
-        let help = format!("add `{{{name}}}` to the request, or remove it here");
-        report.warning(Code::UnusedArgument.at_span(*span), message, help);
-    }
-}
-
-/// Warns of arguments in `limit.more` that do not select the rows: every part would be the first.
-pub(crate) fn warn_of_paging_without_effect<'a>(
-    report: &Report<'_>,
-    unused: impl Iterator<Item = &'a ArgumentUse>,
-) {
-    for ArgumentUse { name, span, context, .. } in unused {
-        let message = format!("argument `{name}` selects no rows: the request does not contain it");
-        let help = format!("add it to the request, or select the rows with `$args.{name}` in `structured`");
+    for ArgumentUse { name, kind, span, context, .. } in unused {
+        let (problem, help) = match kind {
+            ArgumentKind::Text | ArgumentKind::PathPart => {
+                ("is unused", format!("add `{{{name}}}` to the request, or remove it here"))
+            }
+            ArgumentKind::Count => (
+                "selects no rows",
+                format!("add it to the request, or select the rows with `$args.{name}` in `structured`"),
+            ),
+        };
+        let message = format!("argument `{name}` {problem}: the request does not contain it");
         let at = Code::UnusedArgument.at_span(*span);
         report.in_context(context.clone(), || report.warning(at, message, help));
     }

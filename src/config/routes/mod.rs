@@ -214,10 +214,6 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let argument_error = section
         .entry("argument_error")
         .and_then(|written| responses::argument_error(report, context, written, &mut in_rules));
-    if request_is_good && !sends_all && rules.is_some() {
-        let unused = in_request.arguments[sent..].iter().filter(|argument| !in_rules.names(&argument.name));
-        lint::routes::warn_of_unused_arguments(report, unused);
-    }
     let log = responses::notifications(&section, &mut elsewhere);
     let mut used = UsedArguments::default();
     [&in_request, &elsewhere, &in_rules].into_iter().for_each(|part| used.merge(part));
@@ -227,21 +223,21 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         input_requests::report_unknown_input_responses(report, "the route", &used, &names);
     }
     let any = UsedArguments { all: true, ..UsedArguments::default() };
-    let input = match (request_is_good && rules.is_some(), section.entry("input")) {
+    let is_good = request_is_good && rules.is_some();
+    let before_input = report.errors();
+    let input = match (is_good, section.entry("input")) {
         (true, written) => schemas::input(report, written, &in_request, &used),
         (false, None) => None,
         (false, written) => schemas::input(report, written, &UsedArguments::default(), &any),
     };
-    if !sends_all && let Some(input) = &input {
-        let properties = input.document().get("properties");
-        let is_declared = |name: &str| properties.is_some_and(|properties| properties.get(name).is_some());
-        let is_sent = |name: &str| in_request.arguments[..sent].iter().any(|argument| argument.name == name);
-        let unused = in_rules.arguments.iter().filter(|argument| {
-            let name = argument.name.as_str();
-            let is_used = is_sent(name) || in_rules.is_in_filter(name);
-            argument.kind == ArgumentKind::Count && is_declared(name) && !is_used
-        });
-        lint::routes::warn_of_paging_without_effect(report, unused);
+    // A filter with `$args` may use each of them.
+    if is_good && report.errors() == before_input && !sends_all && !in_rules.all {
+        let (sent, others) = in_request.arguments.split_at(sent);
+        let is_sent = |name: &str| sent.iter().any(|argument| argument.name == name);
+        let others = others.iter().filter(|argument| !in_rules.has(&argument.name));
+        let counts = in_rules.arguments.iter().filter(|argument| argument.kind == ArgumentKind::Count);
+        let unused = others.chain(counts.filter(|argument| !is_sent(&argument.name)));
+        lint::routes::warn_of_unused_arguments(report, unused);
     }
     let wrap = settings.wrap_non_objects;
     let on_no_match = responses::on_no_match(settings.on_no_match, own_count, calls_a_tool);
