@@ -54,7 +54,7 @@ fn section_schema(keys: &'static KeyTable, definitions: &mut Definitions) -> Val
         properties.insert(key.name.into(), schema);
     }
     let mut schema = json!({ "type": "object", "properties": properties, "additionalProperties": false });
-    let required = keys.keys().filter_map(|key| Some((key.name.to_owned(), json!([key.requires?.0]))));
+    let required = keys.keys().filter_map(|key| Some((key.name.to_owned(), json!([key.requires?]))));
     let required: Map<_, _> = required.collect();
     if !required.is_empty() {
         schema["dependentRequired"] = required.into();

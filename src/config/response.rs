@@ -70,7 +70,7 @@ pub(super) fn with_defaults(mut own: Vec<CompiledRule>, defaults: Vec<CompiledRu
 
 /// Keys of a rule.
 #[derive(Section)]
-#[section(name = "a rule", id = "rule", check_keys = Self::check_keys)]
+#[section(name = "a rule", id = "rule")]
 pub(super) struct RuleSettings {
     /// Conditions; the rule matches if all are true. Without `when` it always matches.
     #[key(default = Matcher::default())]
@@ -92,15 +92,6 @@ pub(super) struct RuleSettings {
 }
 
 impl RuleSettings {
-    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let (Some(_), Some(entry)) = (section.entry("error"), section.entry("structured")) else {
-            return Ok(());
-        };
-        let at = Code::ConflictingKeys.at_span(entry.key.span);
-        let help = "move it into `error`: `error: { text: …, structured: … }`";
-        Err(section.reject_at(at, "`structured` has no effect beside `error`", help))
-    }
-
     fn compile(self, value: &Cursor<'_>) -> Checked<Rule> {
         let reject = |name: &str, message: &str| {
             let place = value.node.entry(name).map_or(value.place, |entry| entry.key.span);

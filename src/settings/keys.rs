@@ -58,8 +58,10 @@ pub(crate) struct KeySpec {
     pub(crate) example: &'static str,
     /// Names of keys that conflict with the key, separated by commas: `a, b`.
     pub(crate) conflicts: &'static str,
-    /// Name of a key that must be set as well, and the help of the error if it is missing.
-    pub(crate) requires: Option<(&'static str, &'static str)>,
+    /// Name of a key that must be set as well.
+    pub(crate) requires: Option<&'static str>,
+    /// Help for an error about `conflicts` or `requires`; empty for the default.
+    pub(crate) own_help: &'static str,
 }
 
 /// Parts of a value that are masked in messages and in the printed configuration.
@@ -247,6 +249,7 @@ mod tests {
             example: "",
             conflicts: "",
             requires: None,
+            own_help: "",
         };
         key.help()
     }

@@ -433,17 +433,17 @@ impl<'a> OpenSection<'a> {
             // `split` would return one empty item if there are no conflicts.
             let mut conflicts = key.conflicts.split_terminator(", ");
             let conflict = conflicts.find(|other| self.entry(other).is_some());
-            if let Some(other) = conflict {
-                checked = Err(self.conflict(key.name, other));
-            } else if let Some((other, help)) = key.requires.filter(|(other, _)| self.entry(other).is_none())
-            {
-                let message = format!("`{}` has no effect without `{other}`", key.name);
-                let help = match help {
-                    "" => format!("remove it, or write `{other}` as well"),
-                    help => help.to_owned(),
-                };
-                checked = Err(self.reject_at(Code::RequiresKey.at_span(entry.key.span), &message, &help));
-            }
+            let (code, problem, help) = if let Some(other) = conflict {
+                (Code::ConflictingKeys, format!("beside `{other}`"), "remove one of the two".to_owned())
+            } else if let Some(other) = key.requires.filter(|other| self.entry(other).is_none()) {
+                let help = format!("remove it, or write `{other}` as well");
+                (Code::RequiresKey, format!("without `{other}`"), help)
+            } else {
+                continue;
+            };
+            let message = format!("`{}` has no effect {problem}", key.name);
+            let help = if key.own_help.is_empty() { &help } else { key.own_help };
+            checked = Err(self.reject_at(code.at_span(entry.key.span), &message, help));
         }
         checked
     }

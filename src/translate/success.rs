@@ -23,6 +23,7 @@ use crate::model::{
 #[derive(Debug, Default, Section)]
 pub struct SuccessRule {
     /// jq filter from the extracted value to the structured content.
+    #[key(conflicts = "error", help = "move it into `error`: `error: { text: …, structured: … }`")]
     pub structured: Option<Jq>,
     /// Sampling request to the client's model about the response; its result is `input_responses.sample.text`
     /// in `content`.

@@ -154,11 +154,11 @@ impl DeclaredField<'_> {
         let conflicts = self.options.text("conflicts").unwrap_or_default();
         let help = self.options.text("help").unwrap_or_default();
         let requires = self.options.text("requires");
-        let requires = requires.map_or_else(|| quote!(None), |other| quote!(Some((#other, #help))));
+        let requires = requires.map_or_else(|| quote!(None), |other| quote!(Some(#other)));
         quote!(Row::Key(KeySpec {
             name: #key, kind: #kind, description: #description, default: #default, takes_effect: #takes_effect,
             secret: #secret, masking: #masking, file: #file, example: #example,
-            conflicts: #conflicts, requires: #requires,
+            conflicts: #conflicts, requires: #requires, own_help: #help,
         }))
     }
 
