@@ -216,11 +216,8 @@ impl Binary {
             .clone()
             .or_else(|| response.media_type().map(Into::into))
             .unwrap_or_else(|| "application/octet-stream".to_owned());
-        let own_kind = match mime_type.split('/').next() {
-            Some("image") => BinaryKind::Image,
-            Some("audio") => BinaryKind::Audio,
-            _ => BinaryKind::Resource,
-        };
+        let own_kind = mime_type.split('/').next().and_then(BinaryKind::from_word);
+        let own_kind = own_kind.unwrap_or(BinaryKind::Resource);
         let kind = self.kind.unwrap_or(own_kind);
         if kind != own_kind && kind != BinaryKind::Resource {
             let expected = format!("expected {} data, found ", kind.word());

@@ -61,14 +61,8 @@ impl UsedNames {
                 self.local.push(("loop".to_owned(), None));
                 // The items of arguments are of no interest: `args.list` is the argument.
                 let is_of_result = |path: &Vec<&str>| !["args", "input_responses"].contains(&path[0]);
-                let item = path_of(&each.iter).filter(is_of_result).and_then(|path| self.resolved(&path));
-                match &each.target {
-                    Expr::Var(variable) => {
-                        let item = item.map(|list| format!("{list}.{ITEM}"));
-                        self.local.push((variable.id.to_owned(), item));
-                    }
-                    target => self.assign(target),
-                }
+                let list = path_of(&each.iter).filter(is_of_result).and_then(|path| self.resolved(&path));
+                self.assign(&each.target, list.map(|list| format!("{list}.{ITEM}")));
                 if let Some(filter) = &each.filter_expr {
                     self.expression(filter);
                     self.condition(filter);
@@ -76,15 +70,15 @@ impl UsedNames {
             }
             Stmt::WithBlock(block) => block.assignments.iter().for_each(|(target, value)| {
                 self.expression(value);
-                self.assign(target);
+                self.assign(target, None);
             }),
             Stmt::Do(call) => self.call(&call.call),
             _ => expressions.into_iter().for_each(|expression| self.expression(expression)),
         }
         match statement {
             Stmt::IfCond(choice) => self.condition(&choice.expr),
-            Stmt::Set(set) => self.assign(&set.target),
-            Stmt::SetBlock(block) => self.assign(&block.target),
+            Stmt::Set(set) => self.assign(&set.target, None),
+            Stmt::SetBlock(block) => self.assign(&block.target, None),
             _ => {}
         }
         // The variables of a loop do not exist in its `else`. Variables set in one branch of a condition do
@@ -99,11 +93,12 @@ impl UsedNames {
         }
     }
 
-    fn assign(&mut self, target: &Expr<'_>) {
+    /// Records the variables of an assignment. If the value is the item of a list, `item` is its path.
+    fn assign(&mut self, target: &Expr<'_>, item: Option<String>) {
         match target {
-            Expr::Var(variable) => self.local.push((variable.id.to_owned(), None)),
+            Expr::Var(variable) => self.local.push((variable.id.to_owned(), item)),
             Expr::List(_) | Expr::Tuple(_) => {
-                children(target).into_iter().for_each(|target| self.assign(target));
+                children(target).into_iter().for_each(|target| self.assign(target, None));
             }
             // The assignment is to a member of a namespace.
             _ => {}
@@ -376,21 +371,16 @@ pub(crate) const ITEM: &str = "[]";
 
 /// Path of a variable with its attributes and items; `None` for other expressions.
 fn path_of<'s>(expression: &Expr<'s>) -> Option<Vec<&'s str>> {
-    match expression {
-        Expr::Var(variable) => Some(vec![variable.id]),
-        Expr::GetAttr(attribute) => {
-            let mut path = path_of(&attribute.expr)?;
-            path.push(attribute.name);
-            Some(path)
-        }
-        Expr::GetItem(item) => {
-            let Expr::Const(index) = &item.subscript_expr else { return None };
-            let mut path = path_of(&item.expr).filter(|_| index.value.is_integer())?;
-            path.push(ITEM);
-            Some(path)
-        }
-        _ => None,
-    }
+    let is_number = |index: &Expr<'_>| matches!(index, Expr::Const(index) if index.value.is_integer());
+    let (value, step) = match expression {
+        Expr::Var(variable) => return Some(vec![variable.id]),
+        Expr::GetAttr(attribute) => (&attribute.expr, attribute.name),
+        Expr::GetItem(item) if is_number(&item.subscript_expr) => (&item.expr, ITEM),
+        _ => return None,
+    };
+    let mut path = path_of(value)?;
+    path.push(step);
+    Some(path)
 }
 
 /// Expressions of a statement in the order of evaluation, and the statements inside it. For a `do` statement,
