@@ -54,7 +54,9 @@ fn section_schema(keys: &'static KeyTable, definitions: &mut Definitions) -> Val
         properties.insert(key.name.into(), schema);
     }
     let mut schema = json!({ "type": "object", "properties": properties, "additionalProperties": false });
-    let required = keys.keys().filter_map(|key| Some((key.name.to_owned(), json!([key.requires?]))));
+    let is_one = |others: &&str| !others.contains(", ");
+    let required =
+        keys.keys().filter_map(|key| Some((key.name.to_owned(), json!([key.requires.filter(is_one)?]))));
     let required: Map<_, _> = required.collect();
     if !required.is_empty() {
         schema["dependentRequired"] = required.into();

@@ -58,9 +58,9 @@ pub(crate) struct KeySpec {
     pub(crate) example: &'static str,
     /// Names of keys that conflict with the key, separated by commas: `a, b`.
     pub(crate) conflicts: &'static str,
-    /// Name of a key that must be set as well.
+    /// Names of keys of which one must be set as well, separated by commas.
     pub(crate) requires: Option<&'static str>,
-    /// Help for an error about `conflicts` or `requires`; empty for the default.
+    /// Help for an error about `requires`, or else about `conflicts`; empty for the default.
     pub(crate) own_help: &'static str,
 }
 

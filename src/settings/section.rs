@@ -428,6 +428,7 @@ impl<'a> OpenSection<'a> {
     /// Reports keys that conflict with another key, or that require an absent key.
     fn check_related_keys(&self) -> Checked<()> {
         let mut checked = Ok(());
+        let is_missing = |others: &str| others.split(", ").all(|other| self.entry(other).is_none());
         for entry in self.entries {
             let Some(key) = self.table.get(&entry.key.text) else { continue };
             // `split` would return one empty item if there are no conflicts.
@@ -435,14 +436,17 @@ impl<'a> OpenSection<'a> {
             let conflict = conflicts.find(|other| self.entry(other).is_some());
             let (code, problem, help) = if let Some(other) = conflict {
                 (Code::ConflictingKeys, format!("beside `{other}`"), "remove one of the two".to_owned())
-            } else if let Some(other) = key.requires.filter(|other| self.entry(other).is_none()) {
-                let help = format!("remove it, or write `{other}` as well");
-                (Code::RequiresKey, format!("without `{other}`"), help)
+            } else if let Some(others) = key.requires.filter(|others| is_missing(others)) {
+                let others = others.replace(", ", "` or `");
+                let help = format!("remove it, or write `{others}` as well");
+                (Code::RequiresKey, format!("without `{others}`"), help)
             } else {
                 continue;
             };
             let message = format!("`{}` has no effect {problem}", key.name);
-            let help = if key.own_help.is_empty() { &help } else { key.own_help };
+            // The help of a key with both is for `requires`.
+            let has_own_help = !key.own_help.is_empty() && (conflict.is_none() || key.requires.is_none());
+            let help = if has_own_help { key.own_help } else { &help };
             checked = Err(self.reject_at(code.at_span(entry.key.span), &message, help));
         }
         checked

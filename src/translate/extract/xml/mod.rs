@@ -15,9 +15,7 @@ use self::path::MinMatches;
 pub use self::path::{ElementPath, Prefixes};
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount, records};
 use crate::model::cut_characters;
-use crate::settings::{
-    Checked, Code, Cursor, Entry, Named, OpenSection, Setting, ValueKind, fixed_regex, text_of,
-};
+use crate::settings::{Checked, Code, Cursor, Entry, Named, Setting, ValueKind, fixed_regex, text_of};
 use crate::translate::fields::TEXT_KEY;
 use crate::translate::read_error::{ReadError, at_most};
 use crate::translate::response_view::ResponseView;
@@ -28,7 +26,7 @@ use crate::translate::response_view::ResponseView;
 /// null. Other elements become objects: attributes at `@name`, children at their names, mixed text at
 /// `#text`. Repeated names become a list. An element named in `strings` becomes its whole text.
 #[derive(Debug, Clone, Section)]
-#[section(default, check_keys = Self::check_keys)]
+#[section(default)]
 pub struct Xml {
     /// Path to the one element or attribute to read, such as `Envelope/Body/Forecast`.
     #[key(conflicts = "items", shown = "the root")]
@@ -36,6 +34,7 @@ pub struct Xml {
     /// Path to a repeated element. The result is a list, which may have one item or none.
     pub items: Option<ElementPath>,
     /// Namespaces of the prefixes in `path` and `items`.
+    #[key(requires = "path, items", help = "remove it, or write `path: s:Envelope/s:Body`")]
     pub(crate) namespaces: Named<String>,
     /// Handling of attributes: at `@name` (`marked`), at `name` (`plain`), or omitted (`dropped`).
     #[key(default = Attributes::Marked)]
@@ -48,18 +47,6 @@ pub struct Xml {
     /// Whether to remove white space at both ends of each text.
     #[key(default = true)]
     pub trim: bool,
-}
-
-impl Xml {
-    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        if section.entry("path").or_else(|| section.entry("items")).is_some() {
-            return Ok(());
-        }
-        let Some(entry) = section.entry("namespaces") else { return Ok(()) };
-        let message = "`namespaces` has no effect without `path` or `items`";
-        let help = "remove it, or write `path: s:Envelope/s:Body`";
-        Err(section.reject_at(Code::RequiresKey.at_span(entry.key.span), message, help))
-    }
 }
 
 impl Setting for ElementPath {
