@@ -27,7 +27,22 @@ fn accepted_format(headers: &HeaderMap) -> TextFormat {
 /// Adds the metrics that have no counters of their own: they are read from the active configuration and the
 /// state of its parts.
 pub(super) fn report_metrics(reading: &mut MetricsSnapshot, process: &Process, gateway: &Gateway) {
-    configuration(reading, process);
+    let status = process.status();
+    let since = status.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let version = [("version", env!("CARGO_PKG_VERSION"))];
+    reading.gauge("glossator_build_info", "Version of the program").add(&version, 1_u64);
+    let reloads = reading.counter("glossator_config_reloads", "Reloads of the configuration by result");
+    // The first generation was loaded at startup, not by a reload.
+    let counts = [("success", status.generation.saturating_sub(1)), ("failure", status.failures)];
+    reloads.add_each(&[], "result", counts);
+    let help = "Whether the last reload of the configuration was successful";
+    reading.gauge("glossator_config_last_reload_successful", help).set(u64::from(status.failure.is_none()));
+    let help = "Whether a changed setting takes effect only after a restart";
+    reading
+        .gauge("glossator_config_restart_pending", help)
+        .set(u64::from(!status.restart_pending.is_empty()));
+    let help = "Time of the last successful reload, or of the start";
+    reading.gauge("glossator_config_last_reload_success_timestamp_seconds", help).set(since.as_secs_f64());
     let snapshot = gateway.snapshot();
     policy::metrics::read(reading, &snapshot.policies);
     if let Some(buffer) = &snapshot.upstream_buffer {
@@ -48,25 +63,6 @@ pub(super) fn report_metrics(reading: &mut MetricsSnapshot, process: &Process, g
         let operations = reading.counter("glossator_shared_state_operations", help);
         operations.add_each(&[], "result", shared.counts().read());
     }
-}
-
-fn configuration(reading: &mut MetricsSnapshot, process: &Process) {
-    let status = process.status();
-    let since = status.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let version = [("version", env!("CARGO_PKG_VERSION"))];
-    reading.gauge("glossator_build_info", "Version of the program").add(&version, 1_u64);
-    let reloads = reading.counter("glossator_config_reloads", "Reloads of the configuration by result");
-    // The first generation was loaded at startup, not by a reload.
-    let counts = [("success", status.generation.saturating_sub(1)), ("failure", status.failures)];
-    reloads.add_each(&[], "result", counts);
-    let help = "Whether the last reload of the configuration was successful";
-    reading.gauge("glossator_config_last_reload_successful", help).set(u64::from(status.failure.is_none()));
-    let help = "Whether a changed setting takes effect only after a restart";
-    reading
-        .gauge("glossator_config_restart_pending", help)
-        .set(u64::from(!status.restart_pending.is_empty()));
-    let help = "Time of the last successful reload, or of the start";
-    reading.gauge("glossator_config_last_reload_success_timestamp_seconds", help).set(since.as_secs_f64());
 }
 
 #[cfg(test)]

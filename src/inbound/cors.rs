@@ -1,7 +1,6 @@
 //! CORS: whether the web page of another origin may read a response, and responses to `OPTIONS`.
 
-use axum::body::Body;
-use axum::response::IntoResponse as _;
+use axum::{body::Body, response::IntoResponse as _};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
 /// The web page of another origin that sends the request, if one does: whether it may read the response
