@@ -63,8 +63,8 @@ impl LogOverrides {
     }
 }
 
-/// Log format from the arguments or the environment. It is known before the configuration is read, and also if
-/// clap can't parse the arguments.
+/// Log format from the arguments or the environment. It is known before the configuration is read, and also
+/// if clap can't parse the arguments.
 pub(super) fn early_log_format() -> LogFormat {
     let arguments: Vec<String> =
         std::env::args_os().filter_map(|argument| argument.into_string().ok()).collect();

@@ -41,8 +41,8 @@ struct AsyncOperationSettings {
     /// Condition for an operation that is done: jq, or a map as in `when`.
     #[key(kind = CONDITION, with = read_condition, shown = "when the status is not 202")]
     done: Option<Matcher>,
-    /// Condition for an operation that has failed: jq, or a map as in `when`. Rules can report the reason; a success of
-    /// theirs is still a tool error.
+    /// Condition for an operation that has failed: jq, or a map as in `when`. Rules can report the reason; a
+    /// success of theirs is still a tool error.
     #[key(kind = CONDITION, with = read_condition)]
     failed: Option<Matcher>,
     /// Condition for an operation that was cancelled: jq, or a map as in `when`.

@@ -20,7 +20,8 @@
 //!
 //! Use of a compiled configuration:
 //!
-//! - `mcp_import`: routes for the tools that MCP servers list; `draft_routes`: draft routes of the playground.
+//! - `mcp_import`: routes for the tools that MCP servers list; `draft_routes`: draft routes of the
+//!   playground.
 //! - [`schema()`]: JSON Schema for editors; [`yaml`]: YAML writer.
 //! - `migrate`, `renamed`: replacement of old names in files.
 //!

@@ -245,8 +245,8 @@ const VALUE_BYTES: usize = 256;
 struct CountedBody {
     #[as_ref([u8])]
     bytes: Vec<u8>,
-    /// Estimated memory of the parsed arguments in the body and in the query, and of the upstream request that
-    /// is built from them.
+    /// Estimated memory of the parsed arguments in the body and in the query, and of the upstream request
+    /// that is built from them.
     parsed_bytes: usize,
     /// Memory of all requests, which all bodies share.
     buffer: Arc<AtomicUsize>,

@@ -18,7 +18,8 @@
 //! Others:
 //!
 //! - [`AdminListener`] serves the admin API.
-//! - `otlp_exporter` sends traces and metrics to a collector. [`StopSignal`] is a signal that ends the program.
+//! - `otlp_exporter` sends traces and metrics to a collector. [`StopSignal`] is a signal that ends the
+//!   program.
 
 mod app;
 mod connection;

@@ -153,8 +153,8 @@ pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
 }
 
 /// Returns the candidates, best first, and the samples that they parse: all, or if no extractor fits all, the
-/// majority without the samples that alone prevent it. Messages are mostly shorter than reports, so extractors
-/// are tried on the longest samples first.
+/// majority without the samples that alone prevent it. Messages are mostly shorter than reports, so
+/// extractors are tried on the longest samples first.
 fn separate_odd_ones(classified: ClassifiedSamples<'_>) -> (ClassifiedSamples<'_>, Vec<Candidate>) {
     let mut of_all = rank_candidates(&classified);
     if !of_all.first().is_some_and(Candidate::is_last_resort) {

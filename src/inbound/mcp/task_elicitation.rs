@@ -95,8 +95,8 @@ impl ElicitingTasks {
         None
     }
 
-    /// Stores the result of a task, or discards it if the total size of stored results would exceed its limit.
-    /// Returns the final state of the task.
+    /// Stores the result of a task, or discards it if the total size of stored results would exceed its
+    /// limit. Returns the final state of the task.
     pub(super) fn store(&self, result: ToolResult, revision: Revision) -> ElicitingState {
         let written = written_result(result, revision);
         let bytes = u32::try_from(written.len()).unwrap_or(u32::MAX);

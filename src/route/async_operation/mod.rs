@@ -62,9 +62,9 @@ pub struct AsyncOperationRule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
 #[section(default, check = Self::check)]
 pub struct TaskRule {
-    /// Whether a long operation becomes a task for MCP clients. `forbidden`: never. `optional`: for clients that
-    /// support tasks; others wait. `required`: as `optional`, but clients of 2026-07-28 without tasks are
-    /// rejected.
+    /// Whether a long operation becomes a task for MCP clients. `forbidden`: never. `optional`: for clients
+    /// that support tasks; others wait. `required`: as `optional`, but clients of 2026-07-28 without tasks
+    /// are rejected.
     #[key(name = "task", default = TaskSupport::Optional)]
     pub support: TaskSupport,
     /// How long a call waits for the result of the operation before the client gets a task.

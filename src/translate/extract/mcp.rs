@@ -69,8 +69,8 @@ pub(crate) struct McpResult {
     pub(crate) verdict: ResultKind,
 }
 
-/// Replaces the texts that are the server's value by one block with the value of the rule, if the rule returns
-/// another one: the texts would show clients what the rule has removed. Some servers return a list as
+/// Replaces the texts that are the server's value by one block with the value of the rule, if the rule
+/// returns another one: the texts would show clients what the rule has removed. Some servers return a list as
 /// `result`, and write one text for each item.
 pub(crate) fn with_value_of_rule(
     content: Vec<Content>,
