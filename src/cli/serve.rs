@@ -197,12 +197,12 @@ fn load(
 }
 
 /// Creates a failure with the description `what` and a system error.
-fn system_failure(what: &'static str) -> impl Fn(io::Error) -> Failure {
+pub(super) fn system_failure(what: &'static str) -> impl Fn(io::Error) -> Failure {
     move |error| Failure::runtime(format!("{what}: {}", ErrorChain(&error)))
 }
 
 /// Error text if the system does not deliver signals.
-const NO_SIGNALS: &str = "can't receive signals";
+pub(super) const NO_SIGNALS: &str = "can't receive signals";
 
 /// Timeout for tasks that are still running when a command ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);

@@ -112,7 +112,7 @@ impl<'a> AccessLog<'a> {
         match exit.end {
             end if end.is_success() => {}
             // The CGI response itself reports the failure.
-            ProgramEnd::Code(_) if response.exit.is_none() && !response.status.is_success() => {
+            ProgramEnd::Code(_) if response.exit.is_none() && response.status.as_u16() >= 400 => {
                 debug!(%route, %request_id, %upstream, %exit_status, stderr_bytes, "command failed");
             }
             _ => warn!(%route, %request_id, %upstream, %exit_status, stderr_bytes, "command failed"),

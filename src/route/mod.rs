@@ -23,7 +23,7 @@ mod path;
 mod request;
 mod resource;
 mod scopes;
-mod table;
+mod route_table;
 mod trace_context;
 
 use std::{collections::HashSet, str::FromStr, sync::Arc, time::Duration};
@@ -51,8 +51,8 @@ pub use request::{
     UpstreamRequest, ValueTemplate, WordTemplate,
 };
 pub use resource::{ResourceDefinition, UriTemplate};
+pub use route_table::{Conflict, EndpointMatch, RouteTable};
 pub use scopes::Scopes;
-pub use table::{Conflict, EndpointMatch, RouteTable};
 pub use trace_context::TraceContext;
 
 use crate::model::{Arguments, ErrorFormat, ToolDefinition, ToolName};

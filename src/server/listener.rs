@@ -47,7 +47,7 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, String> {
 /// not a number.
 pub fn inherited() -> io::Result<Option<TcpListener>> {
     let is_invalid =
-        |value: OsString| !value.is_empty() && value.to_str().is_none_or(|text| text.parse::<u16>().is_err());
+        |value: OsString| !value.is_empty() && value.to_str().is_none_or(|text| text.parse::<u32>().is_err());
     if process_variables().any(|(name, value)| name == "LISTEN_FDS" && is_invalid(value)) {
         return Err(io::Error::other("the value of the variable is not a number"));
     }

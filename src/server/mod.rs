@@ -170,8 +170,9 @@ impl StopSignal {
                 }
             };
             let overdue = async {
-                // The timeout is in the configuration, which may still be being read.
-                let Ok(after) = exit_timeout_set.await else { return std::future::pending().await };
+                // The timeout is in the configuration, which is read first. A file in it may block.
+                let set = timeout(LOAD_TIMEOUT, exit_timeout_set).await.unwrap_or(Ok(Duration::ZERO));
+                let Ok(after) = set else { return std::future::pending().await };
                 sleep(after).await;
                 after
             };
@@ -185,7 +186,8 @@ impl StopSignal {
         Ok(Self { first, exit_timeout })
     }
 
-    /// Waits for the signal. The process ends if it has not done so within `exit_timeout` of the signal.
+    /// Waits for the signal. The process ends if it has not done so within `exit_timeout` of the signal, or of
+    /// this call if the signal came before.
     pub fn received(self, exit_timeout: Duration) -> impl Future<Output = ()> {
         // Without a receiver, the thread has ended, and no signal can be received any more.
         let _ = self.exit_timeout.send(exit_timeout);
@@ -197,6 +199,9 @@ impl StopSignal {
         }
     }
 }
+
+/// Time after a stop signal within which the configuration must have been read.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time within which further signals count as the first one. Supervisors and wrappers (`timeout`, `npx` on
 /// Ctrl-C) forward a signal that the process has already received as a member of its process group.

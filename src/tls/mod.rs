@@ -6,7 +6,7 @@
 //! Both are built when the configuration is loaded, so that errors in a file are reported then. Two that are
 //! built from the same files are equal (`==`), so that a reload keeps the connections.
 //!
-//! No other module uses the TLS library.
+//! No other module names the TLS library.
 
 mod certificates;
 mod client;

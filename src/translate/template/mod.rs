@@ -1,9 +1,9 @@
 //! Jinja templates, compiled once. `bounds` has the limits of work and output, `syntax` finds the names in a
-//! template and inserts counters of work, `values` converts from and to JSON.
+//! template and inserts counters of work, `values_and_markdown` converts from and to JSON.
 
 mod bounds;
 mod syntax;
-mod values;
+mod values_and_markdown;
 
 use std::{
     borrow::Cow,
@@ -15,9 +15,9 @@ use bounds::{FUEL, RenderContext, SHORT_FUEL, TEXT_LIMIT_BYTES, check_depth};
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, value::Kwargs};
 pub(crate) use syntax::ITEM;
 use syntax::{UsedNames, has_insertions, instrumented};
-pub(crate) use values::from_json;
-use values::{json_text, markdown_table, to_json, write_value};
-pub use values::{message_variables, request_variables};
+pub(crate) use values_and_markdown::from_json;
+use values_and_markdown::{json_text, markdown_table, to_json, write_value};
+pub use values_and_markdown::{message_variables, request_variables};
 
 use super::WorkBudget;
 use super::leak_filter::{ClientStrings, redact_error_text};

@@ -64,8 +64,8 @@ pub(super) struct ChildHandle {
     out: mpsc::Sender<Bytes>,
     /// Whether the handshake is complete, so that calls are served.
     pub(super) is_serving: Arc<AtomicBool>,
-    /// Set once the child has exited or is being stopped.
-    ended_at: Arc<OnceLock<Instant>>,
+    /// Time at which the child exited, or its stop began.
+    pub(super) ended_at: Arc<OnceLock<Instant>>,
 }
 
 enum Command {
@@ -123,11 +123,6 @@ impl ChildHandle {
     /// Whether the child has exited or is being stopped.
     pub(super) fn is_closed(&self) -> bool {
         self.commands.is_closed()
-    }
-
-    /// Time at which the child exited.
-    pub(super) fn ended_at(&self) -> Option<Instant> {
-        self.ended_at.get().copied()
     }
 
     /// Sends a request and waits for the response. Cancels the call when the future is dropped.

@@ -110,7 +110,7 @@ impl ChildLink {
         }
         if let Some(exited) = state.running.take() {
             // The backoff began with the exit, which may be long before the call that needs the child.
-            let ended_at = exited.handle.ended_at().unwrap_or_else(Instant::now);
+            let ended_at = exited.handle.ended_at.get().copied().unwrap_or_else(Instant::now);
             state.failed(ended_at.saturating_duration_since(exited.since), ended_at);
         }
         if let Some(at) = state.not_before {
