@@ -353,8 +353,9 @@ fn check_templates(report: &Report<'_>, part: &ParsedPart, arguments: &[PromptAr
             of_templates.filter_map(|template| Some(template.render(&names).err()?.to_string()));
         let of_call =
             if let PartContent::Route(call) = &part.template.part { call.arguments.as_slice() } else { &[] };
-        let of_call =
-            of_call.iter().filter_map(|(_, template)| Some(template.fill(&given, None).err()?.to_string()));
+        let of_call = of_call
+            .iter()
+            .filter_map(|(_, template)| template.fill(&given, None).err()?.detail().map(str::to_owned));
         let failed = of_templates.chain(of_call).find(|error| error.contains(UNDEFINED));
         if let Some(what) = failed {
             let name =

@@ -224,7 +224,7 @@ pub(super) fn warn_of_late_errors(report: &Report<'_>, own: &[CompiledRule], def
         let is_late = |first: &&CompiledRule| index >= own.len() || !matches_all_of(first, later);
         if first.filter(is_late).is_some_and(is_success) {
             let context = later.origin.as_ref().map(|origin| origin.context.clone());
-            let message = "a success (2xx) never becomes this error: a rule before it matches every 2xx";
+            let message = "a success (2xx) never becomes this error: a rule before it matches the same 2xx";
             let help = "move it before that rule; for other statuses only, write `when: { status: 4xx }`";
             let at = Code::UnreachableRule.at_span(later.span);
             report.in_context(context, || report.warning(at, message, help));

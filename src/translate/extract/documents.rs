@@ -243,10 +243,12 @@ impl Binary {
 }
 
 /// Whether a body is text, such as an error page, in place of an image or audio. The declared media type may
-/// be wrong, but a file of such a type has zero bytes or is invalid as text. SVG and other XML is text, too.
+/// be wrong, but a file of a binary type has zero bytes or is invalid as text. SVG and other XML is text, too;
+/// rules return other formats in text, such as XPM, as a `resource`.
 fn is_text_instead(view: &ResponseView<'_>, mime_type: &str, body: &[u8]) -> bool {
     let is_text = !body.contains(&0) && view.text().is_ok();
-    is_text && (!mime_type.ends_with("+xml") || is_html(view.response.media_type().as_deref(), body))
+    let essence = mime_type.split(';').next().unwrap_or_default();
+    is_text && (!essence.trim_end().ends_with("+xml") || is_html(None, body))
 }
 
 /// Extracts the named headers into an object, or one of them as a value. A header that occurs several times
