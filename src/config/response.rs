@@ -225,7 +225,7 @@ pub(super) fn warn_of_late_errors(report: &Report<'_>, own: &[CompiledRule], def
         if first.filter(is_late).is_some_and(is_success) {
             let context = later.origin.as_ref().map(|origin| origin.context.clone());
             let message = "a success (2xx) never becomes this error: a rule before it matches the same 2xx";
-            let help = "move it before that rule; for other statuses only, write `when: { status: 4xx }`";
+            let help = "move it before that rule; if it is for failures, add a `status` or `exit_status`";
             let at = Code::UnreachableRule.at_span(later.span);
             report.in_context(context, || report.warning(at, message, help));
         }

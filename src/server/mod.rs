@@ -186,8 +186,8 @@ impl StopSignal {
         Ok(Self { first, exit_timeout })
     }
 
-    /// Waits for the signal. The process ends if it has not done so within `exit_timeout` of the signal, or of
-    /// this call if the signal came before.
+    /// Waits for the signal. The process ends if it has not done so within `exit_timeout` of the signal, or
+    /// of this call if the signal came before.
     pub fn received(self, exit_timeout: Duration) -> impl Future<Output = ()> {
         // Without a receiver, the thread has ended, and no signal can be received any more.
         let _ = self.exit_timeout.send(exit_timeout);

@@ -58,7 +58,7 @@ pub(crate) struct KeySpec {
     pub(crate) example: &'static str,
     /// Names of keys that conflict with the key, separated by commas: `a, b`.
     pub(crate) conflicts: &'static str,
-    /// Names of keys of which one must be set as well, separated by commas.
+    /// Names of keys, separated by commas. At least one of them must be set as well.
     pub(crate) requires: Option<&'static str>,
     /// Help for an error about `requires`, or else about `conflicts`; empty for the default.
     pub(crate) own_help: &'static str,

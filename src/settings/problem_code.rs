@@ -1211,8 +1211,8 @@ codes! {
     /// A policy requires a request that only reads, or that can be sent twice.
     ///
     /// A cached response, a coalesced request or a hedged one would lose or repeat a change. For `cache` and
-    /// `coalesce`, set `annotations: { readOnlyHint: true }` if the request only reads although its method does
-    /// not imply that. For `hedge`, set `idempotent: true` if the request can be sent twice.
+    /// `coalesce`, set `annotations: { readOnlyHint: true }` if the request only reads although its method
+    /// does not imply that. For `hedge`, set `idempotent: true` if the request can be sent twice.
     ///
     /// ```yaml
     /// search: { request: POST catalog/search, annotations: { readOnlyHint: true }, cache: 1m }
@@ -1291,8 +1291,8 @@ codes! {
     /// A secret is in the configuration file itself.
     ///
     /// Anyone who can read the file, its backups or its history can use the secret. Refer to an environment
-    /// variable or a file. Neither is expanded in a `request`: write the secret under `credentials`, `headers`
-    /// or `query` of the upstream.
+    /// variable or a file. Neither is expanded in a `request`: write the secret under `credentials`,
+    /// `headers` or `query` of the upstream.
     ///
     /// ```yaml
     /// credentials: { bearer: "${BILLING_TOKEN}" }   # or `file:/run/secrets/billing`

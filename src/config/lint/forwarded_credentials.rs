@@ -49,8 +49,8 @@ fn forwarded_authorization<'a>(section: &OpenSection<'a>) -> impl Iterator<Item 
 /// Best Practices, "Token Passthrough").
 pub(crate) fn warn_of_forwarded_authorization(section: &OpenSection<'_>) {
     for node in forwarded_authorization(section) {
-        let message = "the client's `Authorization` is forwarded to the upstream; MCP forbids that for a token \
-                       that was issued for this server";
+        let message = "the client's `Authorization` is forwarded to the upstream; MCP forbids that for a \
+                       token that was issued for this server";
         let help = "configure `credentials` of the upstream; keep this only if clients send tokens that were \
                     issued for the upstream";
         section.report().warning(Code::ForwardedAuthorization.at_span(node.span), message, help);

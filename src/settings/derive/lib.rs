@@ -36,7 +36,7 @@ use syn::{Data, DeriveInput, Error, LitStr, Result, parse_macro_input};
 /// - `file`: accepts `file:/path`, a file that contains the value. `secret` implies `file`.
 /// - `example = "…"`: example in the error about the missing key; with backticks of its own if it is a
 ///   sentence.
-/// - `conflicts = "KEY, KEY"` and `requires = "KEY, KEY"`, of which one suffices; `help = "…"`: the help of
+/// - `conflicts = "KEY, KEY"` and `requires = "KEY, KEY"` (any of them suffices); `help = "…"`: the help of
 ///   their errors.
 /// - `part`: the field is a struct with keys of the same section; `skip` or `skip = EXPRESSION`: the field
 ///   has no key and always this value.

@@ -39,8 +39,8 @@ pub(crate) fn is_from_mcp_server(response: &UpstreamResponse) -> bool {
 }
 
 /// Whether a response is an error of an upstream that is an MCP server: a JSON-RPC error, or `isError: true`,
-/// even with content that is malformed. So is a message with two members `isError`, of which extractors read
-/// only one.
+/// even with content that is malformed. A message with two members `isError` is an error, too: extractors
+/// would read only one of them.
 pub(crate) fn is_mcp_error(view: &ResponseView<'_>) -> bool {
     let is_success = |text: &str| {
         let message = read::<Message<'_>>(text).ok().filter(|message| message.error.is_none())?;

@@ -55,7 +55,7 @@ async fn served_with(more: &str, routes: &str) -> Served {
     // Shell variables are escaped, so that the configuration does not expand them.
     let command = json!(["sh", "-c", SERVER.replace("${", "$${")]);
     Served::start(&format!(
-        "upstreams: {{ old: {{ mcp: {{ command: {command}, env: {{ set: {{ WORD: hello }} }}, cwd: / }}{more} }} }}\n\
+        "upstreams:\n  old:\n    {{ mcp: {{ command: {command}, env: {{ set: {{ WORD: hello }} }}, cwd: / }}{more} }}\n\
          {routes}"
     ))
     .await
@@ -258,7 +258,7 @@ async fn with_the_program_end_the_child_and_what_it_started() {
 #[tokio::test]
 async fn a_missing_program_does_not_affect_other_upstreams() {
     let served = Served::start(
-        "upstreams: { none: { mcp: { command: [/no/such/program] }, tools: off }, http: 'http://127.0.0.1:9' }\n\
+        "upstreams:\n  none: { mcp: { command: [/no/such/program] }, tools: off }\n  http: 'http://127.0.0.1:9'\n\
          routes: { one: { request: GET http/a }, other: { request: CALL none/x } }",
     )
     .await;
