@@ -13,7 +13,7 @@ use axum::{
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::{Api, Problem, seconds};
+use super::{Api, ProblemResponse, seconds};
 use crate::inbound::without_nulls;
 use crate::settings::units::milliseconds;
 use crate::telemetry::{CallCounts, FailedCall, HistorySlot, MatchedRule};
@@ -46,12 +46,12 @@ pub(super) async fn history(State(api): State<Arc<Api>>) -> Json<Value> {
 pub(super) async fn history_of_route(
     State(api): State<Arc<Api>>,
     route: Result<Path<String>, PathRejection>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Value>, ProblemResponse> {
     let slots = api.history.read(&api.meters, SystemTime::now());
     let is_called = |route: &Path<String>| slots.iter().any(|slot| slot.routes.contains_key(route.as_str()));
     let Some(Path(route)) = route.ok().filter(is_called) else {
         let message = "no route of that name was called during the last hour";
-        return Err(Problem::new(StatusCode::NOT_FOUND, message));
+        return Err(ProblemResponse::new(StatusCode::NOT_FOUND, message));
     };
     let mut value = series(&counts_of(&slots, &route), &slots);
     value["route"] = route.into();
@@ -119,11 +119,11 @@ fn rounded(number: f64) -> Value {
 pub(super) async fn failures(
     State(api): State<Arc<Api>>,
     RawQuery(query): RawQuery,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Value>, ProblemResponse> {
     let query = query.unwrap_or_default();
     let (mut route, mut request_id, mut limit) = (None, None, FAILURES_DEFAULT);
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        let invalid = |message: &str| Problem::new(StatusCode::BAD_REQUEST, message);
+        let invalid = |message: &str| ProblemResponse::new(StatusCode::BAD_REQUEST, message);
         match &*name {
             "route" => route = Some(value),
             "request_id" => request_id = Some(value),

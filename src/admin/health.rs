@@ -7,7 +7,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{Api, Problem, require_json, seconds};
+use super::{Api, ProblemResponse, require_json, seconds};
 use crate::config::Loaded;
 use crate::inbound::without_nulls;
 
@@ -115,10 +115,10 @@ pub(super) async fn status(State(api): State<Arc<Api>>) -> Json<Value> {
 pub(super) async fn reload(
     State(api): State<Arc<Api>>,
     headers: HeaderMap,
-) -> Result<(StatusCode, Json<Value>), Problem> {
+) -> Result<(StatusCode, Json<Value>), ProblemResponse> {
     require_json(&headers)?;
     let status = api.process.reload().await.ok_or_else(|| {
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no reload is possible right now; retry")
+        ProblemResponse::new(StatusCode::SERVICE_UNAVAILABLE, "no reload is possible right now; retry")
     })?;
     let code = if status.failure.is_none() { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
     Ok((code, Json(api.describe(&status, status.failure.as_ref()))))

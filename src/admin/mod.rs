@@ -170,7 +170,7 @@ fn router(api: &Arc<Api>) -> Router {
         .route("/failures", get(calls::failures))
         .route("/playground", get(playground::routes).post(playground::try_rule))
         .route("/playground/{*route}", get(playground::route))
-        .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, NOTHING_HERE) })
+        .fallback(|| async { ProblemResponse::new(StatusCode::NOT_FOUND, NOTHING_HERE) })
         .layer(admit(PathAccess::Operator));
     let paths: Router = probes.merge(metrics).merge(pages).merge(operators).with_state(Arc::clone(api));
     // These layers are in an outer router: the inner one sets `Allow` on every response of its own layers.
@@ -240,12 +240,13 @@ async fn describe_errors(mut response: Response) -> Response {
         StatusCode::METHOD_NOT_ALLOWED => {
             let allowed = allowed.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default();
             let allowed = allowed.replace(',', ", ");
-            let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, &format!("use {allowed} here"));
+            let problem =
+                ProblemResponse::new(StatusCode::METHOD_NOT_ALLOWED, &format!("use {allowed} here"));
             ([(header::ALLOW, allowed)], problem).into_response()
         }
         StatusCode::SERVICE_UNAVAILABLE if !response.headers().contains_key(header::CONTENT_TYPE) => {
             let message = format!("the request took longer than {REQUEST_TIMEOUT:?}");
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, &message).into_response()
+            ProblemResponse::new(StatusCode::SERVICE_UNAVAILABLE, &message).into_response()
         }
         _ => response,
     }
@@ -264,7 +265,7 @@ async fn admit(
 }
 
 impl Api {
-    fn check_access(&self, head: &mut Parts, access: PathAccess) -> Result<(), Problem> {
+    fn check_access(&self, head: &mut Parts, access: PathAccess) -> Result<(), ProblemResponse> {
         if access == PathAccess::Probe {
             return Ok(self.filter.admit_probe(head).map(drop)?);
         }
@@ -275,14 +276,14 @@ impl Api {
         if access != PathAccess::Page && !self.has_token(&head.headers) {
             let message = "send `Authorization: Bearer …` with the token of `admin`";
             let challenge = [(header::WWW_AUTHENTICATE, "Bearer realm=\"glossator operators\"")];
-            let problem = Problem::new(StatusCode::UNAUTHORIZED, message);
-            return Err(Problem(Box::new((challenge, problem).into_response())));
+            let problem = ProblemResponse::new(StatusCode::UNAUTHORIZED, message);
+            return Err(ProblemResponse(Box::new((challenge, problem).into_response())));
         }
         // A page whose DNS name points to this server (DNS rebinding) sends no `Origin` with a read request,
         // and its `Host` is not an allowed one.
         let is_open = self.settings.token.is_none() && access != PathAccess::Scraper;
         if is_open && !self.filter.knows_host(head) {
-            return Err(Problem::new(StatusCode::FORBIDDEN, ANY_HOST));
+            return Err(ProblemResponse::new(StatusCode::FORBIDDEN, ANY_HOST));
         }
         Ok(())
     }
@@ -297,30 +298,30 @@ impl Api {
 }
 
 /// Requires a JSON body, as protection against cross-site request forgery (CSRF): see [`NOT_JSON`].
-fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
+fn require_json(headers: &HeaderMap) -> Result<(), ProblemResponse> {
     match headers.get(header::CONTENT_TYPE).and_then(media_type).as_deref() {
         Some("application/json") => Ok(()),
-        _ => Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, NOT_JSON)),
+        _ => Err(ProblemResponse::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, NOT_JSON)),
     }
 }
 
 /// An error response: `{"error": …}`.
 #[derive(Debug)]
-struct Problem(Box<Response>);
+struct ProblemResponse(Box<Response>);
 
-impl Problem {
+impl ProblemResponse {
     fn new(status: StatusCode, message: &str) -> Self {
         Self(Box::new((status, Json(json!({ "error": message }))).into_response()))
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for ProblemResponse {
     fn into_response(self) -> Response {
         *self.0
     }
 }
 
-impl From<Rejection> for Problem {
+impl From<Rejection> for ProblemResponse {
     fn from(rejection: Rejection) -> Self {
         let mut problem = Self::new(rejection.status, &rejection.text);
         rejection.add_header(problem.0.headers_mut());

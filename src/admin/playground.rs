@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::{sync::Semaphore, time::Instant};
 
-use super::{Api, Problem, require_json};
+use super::{Api, ProblemResponse, require_json};
 use crate::authoring::playground::{as_from_upstream, example_arguments, explain_translation};
 use crate::config::{self, Draft, Example, Importer, Loaded, RouteFile};
 use crate::model::{ProgramEnd, ProgramExit, UpstreamResponse};
@@ -50,7 +50,7 @@ async fn run<T: Send + 'static>(
     run_blocking(Arc::clone(slots).acquire_owned(), Instant::now() + timeout, work).await
 }
 
-pub(super) async fn configuration(State(api): State<Arc<Api>>) -> Result<Json<Value>, Problem> {
+pub(super) async fn configuration(State(api): State<Arc<Api>>) -> Result<Json<Value>, ProblemResponse> {
     api.read_files(|loaded| Some(loaded.importer.to_masked_json())).await
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn routes(State(api): State<Arc<Api>>) -> Json<Value> {
 pub(super) async fn route(
     State(api): State<Arc<Api>>,
     route: Result<Path<String>, PathRejection>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Value>, ProblemResponse> {
     api.read_files(move |loaded| describe_route(loaded, &route.ok()?)).await
 }
 
@@ -71,11 +71,11 @@ pub(super) async fn try_rule(
     State(api): State<Arc<Api>>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Value>, ProblemResponse> {
     require_json(&headers)?;
     let body = api.filter.read(&headers, "", body).await?;
     let decoded = Attempt::decode(&body).and_then(|attempt| Ok((attempt.response.decode()?, attempt)));
-    let (given, attempt) = decoded.map_err(|error| Problem::new(StatusCode::BAD_REQUEST, &error))?;
+    let (given, attempt) = decoded.map_err(|error| ProblemResponse::new(StatusCode::BAD_REQUEST, &error))?;
     let loaded = api.process.status().loaded;
     let work = move |stop: &WorkBudget| attempt.run(&loaded.importer, given, stop);
     let tried = run(&api.playground_slots, PLAYGROUND_TIMEOUT, work).await;
@@ -84,10 +84,10 @@ pub(super) async fn try_rule(
     tried.map(Json).map_err(|error| work_problem(error, &late, panicked))
 }
 
-fn work_problem(error: WorkError, late: &str, panicked: &str) -> Problem {
+fn work_problem(error: WorkError, late: &str, panicked: &str) -> ProblemResponse {
     match error {
-        WorkError::DeadlineExceeded => Problem::new(StatusCode::SERVICE_UNAVAILABLE, late),
-        WorkError::Panicked => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, panicked),
+        WorkError::DeadlineExceeded => ProblemResponse::new(StatusCode::SERVICE_UNAVAILABLE, late),
+        WorkError::Panicked => ProblemResponse::new(StatusCode::INTERNAL_SERVER_ERROR, panicked),
     }
 }
 
@@ -97,15 +97,14 @@ impl Api {
     async fn read_files(
         &self,
         read: impl FnOnce(&Loaded) -> Option<Value> + Send + 'static,
-    ) -> Result<Json<Value>, Problem> {
+    ) -> Result<Json<Value>, ProblemResponse> {
         let loaded = self.process.status().loaded;
         let late = "too many requests read the configuration; retry";
         let panicked = "checking the configuration panicked; please report it";
         let found = run(&self.file_slots, PLAYGROUND_TIMEOUT, move |_| read(&loaded)).await;
-        found
-            .map_err(|error| work_problem(error, late, panicked))?
-            .map(Json)
-            .ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, "the configuration has no route of that name"))
+        found.map_err(|error| work_problem(error, late, panicked))?.map(Json).ok_or_else(|| {
+            ProblemResponse::new(StatusCode::NOT_FOUND, "the configuration has no route of that name")
+        })
     }
 }
 

@@ -11,7 +11,7 @@ use crate::settings::{Checked, Code, Cursor, FromText, Invalid, Setting, SourceS
 /// SHA-256 hash of an API key. Keys are long and random, so the hash cannot be reversed and no slow hash is
 /// needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct KeyHash(Digest);
+pub struct ApiKeyHash(Digest);
 
 const PREFIX: &str = "sha256:";
 
@@ -23,7 +23,7 @@ pub fn random_api_key() -> String {
     format!("{KEY_PREFIX}{}", random_key())
 }
 
-impl KeyHash {
+impl ApiKeyHash {
     /// Hashes a key, or any other bytes.
     pub fn from_key(key: impl AsRef<[u8]>) -> Self {
         Self(sha256(key.as_ref()))
@@ -51,7 +51,7 @@ pub struct ApiKey {
     /// The hash of the key: `sha256:…`.
     // Masked, because the configuration may contain the key itself by mistake.
     #[key(file, example = "hash: sha256:…", masked)]
-    pub hash: KeyHash,
+    pub hash: ApiKeyHash,
     /// When the key expires: `2027-01-31`, or `2027-01-31T12:00:00Z`.
     #[key(kind = ValueKind::Text, with = read_expires, shown = "never")]
     pub expires: Option<SystemTime>,
@@ -66,9 +66,9 @@ fn read_expires(value: &Cursor<'_>) -> Checked<Option<SystemTime>> {
 }
 
 /// The key hashes of one configuration and their positions in the file, to find duplicates.
-type KnownHashes = RefCell<HashMap<KeyHash, SourceSpan>>;
+type KnownHashes = RefCell<HashMap<ApiKeyHash, SourceSpan>>;
 
-impl Setting for KeyHash {
+impl Setting for ApiKeyHash {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let hash = Self::from_text(text_of(value)?.trim()).or_else(|invalid| value.reject(invalid))?;
         let report = value.context.report;
@@ -95,7 +95,7 @@ impl FromText for SystemTime {
     }
 }
 
-impl fmt::Display for KeyHash {
+impl fmt::Display for ApiKeyHash {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(PREFIX)?;
         self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
@@ -108,11 +108,11 @@ mod tests {
 
     #[test]
     fn a_hash_is_read_as_it_is_written() {
-        let hash = KeyHash::from_key("abc");
+        let hash = ApiKeyHash::from_key("abc");
         let written = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(hash.to_string(), written);
-        assert_eq!(KeyHash::from_text(written), Ok(hash));
-        assert_eq!(KeyHash::from_text(&written.to_uppercase().replace("SHA256", "sha256")), Ok(hash));
+        assert_eq!(ApiKeyHash::from_text(written), Ok(hash));
+        assert_eq!(ApiKeyHash::from_text(&written.to_uppercase().replace("SHA256", "sha256")), Ok(hash));
         for wrong in [
             "",
             "abc",
@@ -122,8 +122,10 @@ mod tests {
             &written.replace('b', "x"),
             &format!("{written}0"),
         ] {
-            assert!(KeyHash::from_text(wrong).is_err(), "{wrong}");
+            assert!(ApiKeyHash::from_text(wrong).is_err(), "{wrong}");
         }
-        assert!(KeyHash::from_text("sha256:ä").unwrap_err().message.ends_with("found 1 characters after it"));
+        assert!(
+            ApiKeyHash::from_text("sha256:ä").unwrap_err().message.ends_with("found 1 characters after it")
+        );
     }
 }

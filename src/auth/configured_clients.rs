@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, iter::once, sync::Arc, time::SystemTime};
 
-use super::{AuthError, ClientSettings, IdentifiedClient, KeyHash};
+use super::{ApiKeyHash, AuthError, ClientSettings, IdentifiedClient};
 use crate::settings::{FromText, Invalid};
 use crate::tls::ClientCertificate;
 use crate::upstream::Client;
@@ -19,12 +19,12 @@ pub enum CertificateName {
     /// A URI among the subject alternative names, such as a SPIFFE id.
     Uri(String),
     /// The fingerprint of exactly this certificate.
-    Fingerprint(KeyHash),
+    Fingerprint(ApiKeyHash),
 }
 
 impl FromText for CertificateName {
     fn from_text(text: &str) -> Result<Self, Invalid> {
-        if let Ok(hash) = KeyHash::from_text(&text.replace(':', "").replacen("sha256", "sha256:", 1)) {
+        if let Ok(hash) = ApiKeyHash::from_text(&text.replace(':', "").replacen("sha256", "sha256:", 1)) {
             return Ok(Self::Fingerprint(hash));
         }
         let (kind, name) = text.split_once(':').unwrap_or_default();
@@ -46,7 +46,7 @@ impl FromText for CertificateName {
 /// random bits from a part of its hash.
 #[derive(Debug, Default)]
 pub(super) struct ConfiguredClients {
-    keys: HashMap<KeyHash, (Arc<Client>, Option<SystemTime>)>,
+    keys: HashMap<ApiKeyHash, (Arc<Client>, Option<SystemTime>)>,
     certificates: HashMap<CertificateName, Arc<Client>>,
     /// Clients by the subject (`sub`) of their tokens.
     pub(super) subjects: HashMap<String, Arc<Client>>,
@@ -68,7 +68,7 @@ impl ConfiguredClients {
 
     /// Identifies a client by its API key.
     pub(super) fn by_key(&self, key: &str, now: SystemTime) -> Result<IdentifiedClient, AuthError> {
-        match self.keys.get(&KeyHash::from_key(key)) {
+        match self.keys.get(&ApiKeyHash::from_key(key)) {
             Some((_, Some(until))) if *until <= now => Err(AuthError::Invalid("the key has expired")),
             Some((client, until)) => Ok(IdentifiedClient { client: Arc::clone(client), until: *until }),
             None => Err(AuthError::Invalid("the key is unknown")),
@@ -86,7 +86,7 @@ impl ConfiguredClients {
         if until.is_some_and(|until| until < now) {
             return Err(AuthError::Invalid("the certificate has expired"));
         }
-        let names = once(CertificateName::Fingerprint(KeyHash::from_key(der)))
+        let names = once(CertificateName::Fingerprint(ApiKeyHash::from_key(der)))
             .chain(common_name.clone().map(CertificateName::CommonName))
             .chain(dns_names.iter().cloned().map(CertificateName::Dns))
             .chain(uris.iter().cloned().map(CertificateName::Uri));
@@ -124,8 +124,8 @@ mod tests {
             name: "reports".to_owned(),
             scopes: Scopes::from_client(["read"]),
             api_key_hashes: OneOrMore(vec![
-                ApiKey { hash: KeyHash::from_key(&old), expires: Some(until) },
-                ApiKey { hash: KeyHash::from_key(&new), expires: None },
+                ApiKey { hash: ApiKeyHash::from_key(&old), expires: Some(until) },
+                ApiKey { hash: ApiKeyHash::from_key(&new), expires: None },
             ]),
             certificates: Vec::new(),
             jwt_subjects: Vec::new(),
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(find(&old, now).unwrap(), "reports");
         assert_eq!(find(&old, until).unwrap_err(), AuthError::Invalid("the key has expired"));
         assert_eq!(find(&new, until).unwrap(), "reports");
-        let hash = KeyHash::from_key(&new).to_string();
+        let hash = ApiKeyHash::from_key(&new).to_string();
         for wrong in ["x", &hash, &new[1..]] {
             assert_eq!(find(wrong, now).unwrap_err(), AuthError::Invalid("the key is unknown"));
         }
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_certificate_is_known_by_any_of_its_names() {
-        let hash = KeyHash::from_key(b"der").to_string();
+        let hash = ApiKeyHash::from_key(b"der").to_string();
         let all = [
             client("one", &["cn:backup", "dns:Backup.test"]),
             client("two", &["uri:spiffe://test/two", &hash]),

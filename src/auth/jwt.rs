@@ -21,10 +21,10 @@ use crate::telemetry::RequestId;
 use crate::tls::ClientTls;
 use crate::upstream::Client;
 
-/// The accepted tokens of one issuer.
+/// The accepted JWTs of one issuer.
 #[derive(Debug, Clone, PartialEq, Section)]
 #[section(id = "jwt", process, variables, check = Self::complete)]
-pub struct TokenSettings {
+pub struct JwtSettings {
     /// Issuer of the tokens, exactly as in `iss`.
     #[key(example = "issuer: https://login.example.com", live)]
     pub issuer: String,
@@ -52,7 +52,7 @@ pub struct TokenSettings {
     pub tls: Option<ClientTls>,
 }
 
-impl TokenSettings {
+impl JwtSettings {
     /// Completes the settings with TLS for the server of the JWKS.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         if self.algorithms.is_empty() {
@@ -76,35 +76,35 @@ impl TokenSettings {
     }
 }
 
-/// Accepted values of a token's `typ` (RFC 9068, section 2.1; RFC 7519, section 5.1).
+/// Accepted values of a JWT's `typ` (RFC 9068, section 2.1; RFC 7519, section 5.1).
 const TYPES: [&str; 4] = ["jwt", "at+jwt", "application/jwt", "application/at+jwt"];
 
-/// Maximum length of a token's subject, in bytes.
+/// Maximum length of the subject of a JWT, in bytes.
 const SUBJECT_LIMIT_BYTES: usize = 512;
 
-/// Maximum number of cached verified tokens of one issuer.
+/// Maximum number of cached verified JWTs of one issuer.
 const VERIFIED_LIMIT: usize = 8192;
 
-/// Verifies the tokens of one issuer.
+/// Verifies the JWTs of one issuer.
 #[derive(derive_more::Debug)]
 #[debug("Issuer({settings:?})")]
 pub(super) struct Issuer {
-    settings: TokenSettings,
+    settings: JwtSettings,
     keys: Arc<KeySet>,
-    /// The configured clients, by the subject in their tokens.
+    /// The configured clients, by the subject in their JWTs.
     subjects: HashMap<String, Arc<Client>>,
-    /// The clients of verified tokens, each with the version of the JWKS that verified it: verifying a
+    /// The clients of verified JWTs, each with the version of the JWKS that verified it: verifying a
     /// signature is expensive.
     verified: Cache<Digest, (IdentifiedClient, u64)>,
 }
 
 impl Issuer {
-    pub(super) fn new(settings: TokenSettings, subjects: HashMap<String, Arc<Client>>) -> Self {
+    pub(super) fn new(settings: JwtSettings, subjects: HashMap<String, Arc<Client>>) -> Self {
         let keys = KeySet::new(&settings.keys);
         Self { settings, keys, subjects, verified: Cache::new(VERIFIED_LIMIT) }
     }
 
-    /// Whether an unverified token names this issuer (`iss`).
+    /// Whether an unverified JWT names this issuer (`iss`).
     pub(super) fn is_named_by(&self, token: &Jws<'_>) -> bool {
         token.claims.get("iss").and_then(Value::as_str) == Some(self.settings.issuer.as_str())
     }
@@ -125,7 +125,7 @@ impl Issuer {
         (verified_by == number && client.until.is_some_and(|until| now < until)).then_some(client)
     }
 
-    /// Verifies a token, and identifies its client.
+    /// Verifies a JWT, and identifies its client.
     ///
     /// # Errors
     ///
@@ -218,7 +218,7 @@ mod tests {
 
     fn issuer() -> Issuer {
         let keys = json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" }] });
-        let settings = TokenSettings {
+        let settings = JwtSettings {
             issuer: "https://login.test".to_owned(),
             audiences: OneOrMore(vec!["https://tools.test/mcp".to_owned(), "tools".to_owned()]),
             keys: KeySource::Document(Jwks::read(keys.to_string().as_bytes()).unwrap()),

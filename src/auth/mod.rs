@@ -27,14 +27,14 @@ use crate::telemetry::RequestId;
 use crate::tls::{ClientCertificate, ServerTls};
 use crate::upstream::Client;
 
-pub use api_keys::{ApiKey, KeyHash, random_api_key};
+pub use api_keys::{ApiKey, ApiKeyHash, random_api_key};
 pub use configured_clients::CertificateName;
 use configured_clients::ConfiguredClients;
 pub use jwks::{Jwks, KeySource};
 pub use jws::Algorithm;
 use jws::Jws;
 use jwt::Issuer;
-pub use jwt::TokenSettings;
+pub use jwt::JwtSettings;
 pub use oauth_metadata::{METADATA_PATH, ResourceServer, ResourceUrl};
 
 /// The configured clients and issuers.

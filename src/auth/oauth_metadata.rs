@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use settings_derive::Section;
 
-use super::{Access, AuthError, TokenSettings};
+use super::{Access, AuthError, JwtSettings};
 use crate::route::Scopes;
 use crate::settings::{Checked, Code, Cursor, Invalid, OneOrMore, OpenSection, Setting, text_of};
 use crate::upstream::Client;
@@ -26,7 +26,7 @@ pub struct ResourceServer {
     pub resource: Option<ResourceUrl>,
     /// Accepted JWT access tokens, by issuer.
     #[key(live)]
-    pub jwt: OneOrMore<TokenSettings>,
+    pub jwt: OneOrMore<JwtSettings>,
     /// Authorization servers that the metadata for clients lists.
     #[key(
         shown = "the issuers of `jwt`",

@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::input_output::{Screen, TextStyle};
-use super::{ConfigArgument, Failure, Output};
+use super::{CommandError, ConfigArgument, Output};
 use crate::authoring::count;
 use crate::config::{Loaded, quoted_list};
 use crate::settings::{Code, Problem, Severity};
@@ -54,7 +54,7 @@ impl CheckArguments {
     }
 }
 
-pub(super) fn check(arguments: &CheckArguments, screen: &mut Screen) -> Result<(), Failure> {
+pub(super) fn check(arguments: &CheckArguments, screen: &mut Screen) -> Result<(), CommandError> {
     screen.color(arguments.color);
     if let Some(code) = arguments.explain {
         explain(code, arguments.output(), screen);
@@ -80,7 +80,7 @@ pub(super) fn check(arguments: &CheckArguments, screen: &mut Screen) -> Result<(
             }
         }
     }
-    if is_good { Ok(()) } else { Err(Failure::Reported(1)) }
+    if is_good { Ok(()) } else { Err(CommandError::Reported(1)) }
 }
 
 fn explain(code: Code, output: Output, screen: &mut Screen) {

@@ -18,7 +18,7 @@ use http::{
 };
 use percent_encoding::percent_decode_str;
 
-use super::Failure;
+use super::CommandError;
 use super::input_output::{Screen, TextStyle};
 use super::serve::{BoundServer, LogOverrides, NO_SIGNALS, early_log_format, run_in_runtime, system_failure};
 use crate::config::{ConfigSource, ListenerSettings, Loaded, Sources};
@@ -38,19 +38,19 @@ pub(super) struct DemoArguments {
 const ROUTES: &str = include_str!("../../config/demo.yaml");
 const ROUTES_NAME: &str = "config/demo.yaml";
 
-pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(), Failure> {
+pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(), CommandError> {
     screen.format = early_log_format();
     let stop = StopSignal::install().map_err(system_failure(NO_SIGNALS))?;
     // The log must be set up before the legacy server has an address, so the configuration is loaded twice.
     let loaded = load(arguments, None)?;
     screen.format = loaded.log.format;
     run_in_runtime(&loaded, async {
-        let legacy = server::bind((Ipv4Addr::LOCALHOST, 0).into()).map_err(Failure::runtime)?;
-        let legacy_address = legacy.local_addr().map_err(Failure::from_error)?;
+        let legacy = server::bind((Ipv4Addr::LOCALHOST, 0).into()).map_err(CommandError::runtime)?;
+        let legacy_address = legacy.local_addr().map_err(CommandError::from_error)?;
         let loaded = load(arguments, Some(legacy_address))?;
         screen.problems(&loaded.warnings);
         let server = BoundServer::bind(&loaded).await?;
-        let address = server.listener.local_addr().map_err(Failure::from_error)?;
+        let address = server.listener.local_addr().map_err(CommandError::from_error)?;
         let admin_address = server.admin.as_ref().and_then(|admin| admin.address);
         introduce(&loaded, (address, admin_address), legacy_address, screen);
         let (legacy_settings, handler) = (ListenerSettings::default(), HttpHandler::new(respond));
@@ -61,12 +61,12 @@ pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(),
     })
 }
 
-fn load(arguments: &DemoArguments, legacy: Option<SocketAddr>) -> Result<Loaded, Failure> {
+fn load(arguments: &DemoArguments, legacy: Option<SocketAddr>) -> Result<Loaded, CommandError> {
     let mut environment = Environment::from_process();
     environment.0.extend(legacy.map(|address| ("LEGACY_URL".to_owned(), format!("http://{address}"))));
     let origin = ConfigSource::Text { name: ROUTES_NAME.into(), text: ROUTES.into() };
     let sources = Sources { origin, environment, flags: arguments.log.flags(&arguments.listen) };
-    crate::config::load(&sources).map_err(Failure::Problems)
+    crate::config::load(&sources).map_err(CommandError::Problems)
 }
 
 fn introduce(

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde_json::{Map, Value, json};
 
 use super::input_output::{Screen, TextStyle, read_recording};
-use super::{ConfigArgument, Failure, Output};
+use super::{CommandError, ConfigArgument, Output};
 use crate::authoring::playground::{
     as_from_upstream, example_arguments, explain_translation, generated_arguments, result_json,
 };
@@ -55,7 +55,7 @@ pub(super) struct ExplainArguments {
     pub(super) output: Output,
 }
 
-pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Result<(), Failure> {
+pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Result<(), CommandError> {
     let loaded = arguments.config.load(Vec::new())?;
     let by_name = loaded.routes.iter().find(|file| file.name().as_str() == arguments.route);
     let (file, in_uri) = by_name
@@ -99,25 +99,25 @@ fn recorded(
     arguments: &ExplainArguments,
     route: &Route,
     screen: &mut Screen,
-) -> Result<UpstreamResponse, Failure> {
+) -> Result<UpstreamResponse, CommandError> {
     let is_command = matches!(route.request, RequestTemplate::Command(_));
     if is_command && (arguments.status.is_some() || arguments.media_type.is_some()) {
         let message = "the route runs a command, which has no HTTP status and no content type: use \
              `--exit-status STATUS`";
-        return Err(Failure::usage(message));
+        return Err(CommandError::usage(message));
     }
     if !is_command && (arguments.exit.is_some() || arguments.stderr.is_some()) {
-        return Err(Failure::usage(
+        return Err(CommandError::usage(
             "the route runs no command, so `--exit-status` and `--stderr` have no effect",
         ));
     }
-    let empty = || Recording::read(&Bytes::new()).map_err(Failure::usage);
+    let empty = || Recording::read(&Bytes::new()).map_err(CommandError::usage);
     let file = arguments.response.as_deref();
     let recording = file.map_or_else(empty, read_recording)?;
     let is_whole = !matches!(recording, Recording::Body(_));
     let chosen = recording.choose(arguments.entry.as_ref());
     let shown = file.unwrap_or_else(|| Path::new("-")).display();
-    let mut response = chosen.map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+    let mut response = chosen.map_err(|error| CommandError::usage(format!("{shown}: {error}")))?;
     let mut note_override = |option: &str, own: &str| {
         if is_whole {
             screen.status_line(&format!("`{option}` overrides the value of the recording, {own}"));
@@ -146,10 +146,10 @@ fn explain_response(
     given: Map<String, Value>,
     response: UpstreamResponse,
     screen: &mut Screen,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let generated = given.is_empty().then(|| Value::Object(generated_arguments(&file.route).given));
     let generated = generated.filter(|generated| *generated != json!({}));
-    let args = example_arguments(&file.route, given).map_err(Failure::usage)?;
+    let args = example_arguments(&file.route, given).map_err(CommandError::usage)?;
     let explained = explain_translation(file, args, &Map::new(), &response, None);
     if arguments.output == Output::Json {
         screen.json(&json!({ "rule": explained.rule, "steps": explained.steps, "notes": explained.notes,
@@ -205,7 +205,7 @@ fn explain_request(
     route: &Route,
     given: Map<String, Value>,
     screen: &mut Screen,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let upstream = route.upstream.as_str();
     let file = loaded.upstreams.iter().find(|file| *file.settings.name() == route.upstream);
     let built = route.input.check(given.into()).and_then(|checked| {

@@ -9,7 +9,7 @@ use std::{
 
 use clap::Args;
 
-use super::Failure;
+use super::CommandError;
 use super::input_output::Screen;
 use crate::settings::Environment;
 
@@ -31,21 +31,22 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum length of the response that is read, in bytes.
 const RESPONSE_LIMIT_BYTES: u64 = 1 << 20;
 
-pub(super) fn health(arguments: &HealthArguments, screen: &mut Screen) -> Result<(), Failure> {
+pub(super) fn health(arguments: &HealthArguments, screen: &mut Screen) -> Result<(), CommandError> {
     let variable = Environment::from_process().0.remove(LISTEN_VARIABLE).filter(|text| !text.is_empty());
     let address = match (arguments.address, variable) {
         (Some(address), _) => address,
         (None, None) => DEFAULT_ADDRESS,
-        (None, Some(text)) => text
-            .parse()
-            .map_err(|_| Failure::usage(format!("`{LISTEN_VARIABLE}` is not an address; set `--address`")))?,
+        (None, Some(text)) => text.parse().map_err(|_| {
+            CommandError::usage(format!("`{LISTEN_VARIABLE}` is not an address; set `--address`"))
+        })?,
     };
     let address = local_address(address);
-    let status = get_status(address)
-        .map_err(|error| Failure::runtime(format!("http://{address}/readyz does not respond: {error}")))?;
+    let status = get_status(address).map_err(|error| {
+        CommandError::runtime(format!("http://{address}/readyz does not respond: {error}"))
+    })?;
     if status != 200 {
         let message = format!("not ready: http://{address}/readyz responded with {status}");
-        return Err(Failure::runtime(message));
+        return Err(CommandError::runtime(message));
     }
     screen.line("ready");
     Ok(())

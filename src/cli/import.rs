@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::input_output::{Screen, read_input};
-use super::{Failure, Output};
+use super::{CommandError, Output};
 use crate::authoring::{count, import};
 use crate::config::yaml;
 
@@ -34,12 +34,12 @@ pub(super) struct OpenapiArguments {
     pub(super) output: Output,
 }
 
-pub(super) fn openapi(arguments: &OpenapiArguments, screen: &mut Screen) -> Result<(), Failure> {
+pub(super) fn openapi(arguments: &OpenapiArguments, screen: &mut Screen) -> Result<(), CommandError> {
     let document = read(&arguments.file)?;
     let file_name = arguments.file.file_name().map(|name| name.to_string_lossy().into_owned());
     let source = file_name.as_deref().filter(|name| *name != "-").unwrap_or("standard input");
     let imported = import::openapi(document, source, arguments.url.as_deref(), &arguments.tags)
-        .map_err(|error| Failure::usage(format!("{}: {error}", arguments.file.display())))?;
+        .map_err(|error| CommandError::usage(format!("{}: {error}", arguments.file.display())))?;
     match arguments.output {
         Output::Json => screen.json(&json!(imported)),
         Output::Text => {
@@ -53,13 +53,15 @@ pub(super) fn openapi(arguments: &OpenapiArguments, screen: &mut Screen) -> Resu
     Ok(())
 }
 
-fn read(file: &Path) -> Result<Value, Failure> {
+fn read(file: &Path) -> Result<Value, CommandError> {
     let shown = file.display().to_string();
     let text = read_input(file, DOCUMENT_LIMIT_BYTES, "document")?;
     let text =
-        String::from_utf8(text).map_err(|_| Failure::usage(format!("{shown}: expected UTF-8 text")))?;
+        String::from_utf8(text).map_err(|_| CommandError::usage(format!("{shown}: expected UTF-8 text")))?;
     if text.trim().is_empty() {
-        return Err(Failure::usage(format!("{shown}: expected an OpenAPI document, found an empty file")));
+        return Err(CommandError::usage(format!(
+            "{shown}: expected an OpenAPI document, found an empty file"
+        )));
     }
     // JSON is valid YAML, but the YAML parser has tighter limits on length and depth.
     if text.trim_start().starts_with('{')
@@ -67,5 +69,5 @@ fn read(file: &Path) -> Result<Value, Failure> {
     {
         return Ok(document);
     }
-    yaml::read(&shown, &text).map_err(Failure::Problems)
+    yaml::read(&shown, &text).map_err(CommandError::Problems)
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::input_output::{Screen, read_recording};
-use super::{Failure, Output};
+use super::{CommandError, Output};
 use crate::authoring::infer::{Confidence, Finding, Proposal, RouteNaming, SAMPLE_LIMIT, Sample, propose};
 use crate::authoring::{count, joined_words};
 use crate::config::{self, Sources};
@@ -56,13 +56,13 @@ impl InferArguments {
     }
 }
 
-pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(), Failure> {
+pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(), CommandError> {
     let mut samples = Vec::new();
     let mut selected = Vec::new();
     for file in &arguments.files {
         let name =
             file.file_name().map_or_else(|| "sample".into(), |name| name.to_string_lossy().into_owned());
-        let failure = |why: String| Failure::usage(format!("{}: {why}", file.display()));
+        let failure = |why: String| CommandError::usage(format!("{}: {why}", file.display()));
         match read_recording(file)? {
             Recording::Body(_) | Recording::One(_) if arguments.entry.is_some() => {
                 return Err(failure(NO_ENTRIES.to_owned()));
@@ -94,7 +94,7 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
         }
     }
     if samples.len() > SAMPLE_LIMIT {
-        return Err(Failure::usage(format!(
+        return Err(CommandError::usage(format!(
             "at most {SAMPLE_LIMIT} responses are supported, found {}",
             samples.len()
         )));
@@ -137,7 +137,10 @@ struct SelectedEntry<'a> {
 
 /// Rejects entries of different endpoints, because they are not samples of one route. If the command line
 /// specifies the request, the paths may differ, for example for `/orders/{id}`.
-fn check_one_endpoint(arguments: &InferArguments, selected: &[SelectedEntry<'_>]) -> Result<(), Failure> {
+fn check_one_endpoint(
+    arguments: &InferArguments,
+    selected: &[SelectedEntry<'_>],
+) -> Result<(), CommandError> {
     let is_explicit = arguments.url.is_some() || arguments.request.is_some();
     let is_same = |two: &[SelectedEntry<'_>]| {
         two[0].method == two[1].method && (is_explicit || path_of(&two[0].url) == path_of(&two[1].url))
@@ -154,7 +157,7 @@ fn check_one_endpoint(arguments: &InferArguments, selected: &[SelectedEntry<'_>]
     }
     message += "\nselect one with `--entry NUMBER`, or with more of its URL; `--request 'METHOD \
              /path/{argument}'` declares different paths as one endpoint";
-    Err(Failure::usage(message))
+    Err(CommandError::usage(message))
 }
 
 /// Returns a URL without its query and fragment.
@@ -187,7 +190,10 @@ fn selected_entries(
 }
 
 /// Determines the names and the request of the route: from the command line, or else from the HAR file.
-fn naming(arguments: &InferArguments, selected: Option<SelectedEntry<'_>>) -> Result<RouteNaming, Failure> {
+fn naming(
+    arguments: &InferArguments,
+    selected: Option<SelectedEntry<'_>>,
+) -> Result<RouteNaming, CommandError> {
     let (seen_method, seen_url) = selected.map(|entry| (entry.method, entry.url)).unzip();
     let method = seen_method.unwrap_or_else(|| "GET".to_owned());
     let mut naming = RouteNaming { method, ..RouteNaming::default() };
@@ -203,7 +209,7 @@ fn naming(arguments: &InferArguments, selected: Option<SelectedEntry<'_>>) -> Re
         let words: Vec<&str> = request.split_whitespace().collect();
         match words.as_slice() {
             ["RUN", program, words @ ..] => {
-                check_command(request, arguments.url.is_some()).map_err(Failure::usage)?;
+                check_command(request, arguments.url.is_some()).map_err(CommandError::usage)?;
                 (naming.method, naming.address) = ("RUN".to_owned(), Some((*program).to_owned()));
                 naming.path = Some(words.iter().map(|word| format!(" {word}")).collect());
             }
@@ -212,7 +218,7 @@ fn naming(arguments: &InferArguments, selected: Option<SelectedEntry<'_>>) -> Re
                 (naming.method, naming.path) = ((*verb).to_owned(), Some(absolute(target)));
             }
             _ => {
-                return Err(Failure::usage(format!(
+                return Err(CommandError::usage(format!(
                     "`--request` takes `METHOD /path` or `RUN program word`, found {request:?}"
                 )));
             }
@@ -220,7 +226,7 @@ fn naming(arguments: &InferArguments, selected: Option<SelectedEntry<'_>>) -> Re
     }
     let path = naming.path();
     if !naming.is_command() && path.contains("?}") && path.find("?}") == path.find('?') {
-        return Err(Failure::usage(format!(
+        return Err(CommandError::usage(format!(
             "`{{name?}}` is an optional argument of the query; write `{{name}}` in the path of `{path}`"
         )));
     }
@@ -231,7 +237,7 @@ fn naming(arguments: &InferArguments, selected: Option<SelectedEntry<'_>>) -> Re
     let yaml = propose(&[], &naming).yaml;
     let Err(problems) = config::load(&Sources::from_text("proposal.yaml", yaml)) else { return Ok(naming) };
     let problems: Vec<_> = problems.as_slice().iter().map(|problem| problem.message.as_str()).collect();
-    Err(Failure::usage(format!(
+    Err(CommandError::usage(format!(
         "`--name`, `--upstream` and the request (`--url`, `--request` or that of the HAR file) form no valid \
          route: {}",
         problems.join("; ")

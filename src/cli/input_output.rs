@@ -9,7 +9,7 @@ use std::{
 use anstream::{AutoStream, ColorChoice};
 use bytes::Bytes;
 
-use super::Failure;
+use super::CommandError;
 use crate::model::Recording;
 use crate::settings::{Problem, Severity};
 use crate::telemetry::log::LogFormat;
@@ -104,14 +104,14 @@ impl Screen {
 const RECORDING_LIMIT_BYTES: u64 = 64 << 20;
 
 /// Reads a recorded response. `-` reads standard input.
-pub(super) fn read_recording(file: &Path) -> Result<Recording, Failure> {
+pub(super) fn read_recording(file: &Path) -> Result<Recording, CommandError> {
     let recording = read_input(file, RECORDING_LIMIT_BYTES, "recording")?;
     Recording::read(&Bytes::from(recording))
-        .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
+        .map_err(|error| CommandError::usage(format!("{}: {error}", file.display())))
 }
 
 /// Reads a file of at most `limit_bytes`. `-` reads standard input. `what` names the kind of file in errors.
-pub(super) fn read_input(file: &Path, limit_bytes: u64, what: &str) -> Result<Vec<u8>, Failure> {
+pub(super) fn read_input(file: &Path, limit_bytes: u64, what: &str) -> Result<Vec<u8>, CommandError> {
     let shown = file.display();
     let mut content = Vec::new();
     let read = match file == Path::new("-") {
@@ -120,7 +120,9 @@ pub(super) fn read_input(file: &Path, limit_bytes: u64, what: &str) -> Result<Ve
     };
     match read {
         Ok(bytes) if bytes as u64 <= limit_bytes => Ok(content),
-        Ok(_) => Err(Failure::usage(format!("{shown}: a {what} may have {limit_bytes} bytes, found more"))),
-        Err(error) => Err(Failure::usage(format!("{shown}: {error}"))),
+        Ok(_) => {
+            Err(CommandError::usage(format!("{shown}: a {what} may have {limit_bytes} bytes, found more")))
+        }
+        Err(error) => Err(CommandError::usage(format!("{shown}: {error}"))),
     }
 }

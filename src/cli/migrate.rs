@@ -13,7 +13,7 @@ use diffy::DiffOptions;
 use serde_json::{Value, json};
 
 use super::input_output::{Screen, TextStyle, read_input};
-use super::{CONFIG_STATUS, Failure, Output};
+use super::{CONFIG_STATUS, CommandError, Output};
 use crate::authoring::count;
 use crate::config::{Change, Format, Migrated, Remark, migrate as migrated};
 use crate::settings::Problem;
@@ -46,7 +46,7 @@ struct Rewritten {
     after: Migrated,
 }
 
-pub(super) fn migrate(arguments: &MigrateArguments, screen: &mut Screen) -> Result<(), Failure> {
+pub(super) fn migrate(arguments: &MigrateArguments, screen: &mut Screen) -> Result<(), CommandError> {
     let mut paths = BTreeMap::new();
     for path in &arguments.paths {
         find(path, &mut paths)?;
@@ -67,7 +67,7 @@ pub(super) fn migrate(arguments: &MigrateArguments, screen: &mut Screen) -> Resu
     if is_written && !arguments.diff {
         let changed = files.iter().filter(|file| file.after.text != file.before);
         replace_files(changed.map(|file| (file.path.as_path(), file.after.text.as_str())))
-            .map_err(|(path, error)| Failure::runtime(format!("{}: {error}", path.display())))?;
+            .map_err(|(path, error)| CommandError::runtime(format!("{}: {error}", path.display())))?;
     }
     match arguments.output {
         Output::Json => screen.json(&as_json(&files, &problems, arguments.diff)),
@@ -82,19 +82,19 @@ pub(super) fn migrate(arguments: &MigrateArguments, screen: &mut Screen) -> Resu
         return Ok(());
     }
     Err(match (arguments.output, arguments.keep_going) {
-        (Output::Json, _) => Failure::Reported(CONFIG_STATUS),
-        (Output::Text, true) => Failure::config("only the other files were checked"),
-        (Output::Text, false) => Failure::config("nothing was changed"),
+        (Output::Json, _) => CommandError::Reported(CONFIG_STATUS),
+        (Output::Text, true) => CommandError::config("only the other files were checked"),
+        (Output::Text, false) => CommandError::config("nothing was changed"),
     })
 }
 
 /// Collects the files at a path. Skips symbolic links in folders, because they may lead to other places.
-fn find(path: &Path, found: &mut BTreeMap<PathBuf, Format>) -> Result<(), Failure> {
-    let why = |error: io::Error| Failure::usage(format!("{}: {error}", path.display()));
+fn find(path: &Path, found: &mut BTreeMap<PathBuf, Format>) -> Result<(), CommandError> {
+    let why = |error: io::Error| CommandError::usage(format!("{}: {error}", path.display()));
     if fs::metadata(path).map_err(why)?.is_file() {
         let Some(format) = format_of(path) else {
             let text = format!("{}: expected a `.yaml`, `.yml` or `.md` file", path.display());
-            return Err(Failure::usage(text));
+            return Err(CommandError::usage(text));
         };
         found.insert(path.to_owned(), format);
         return Ok(());

@@ -99,7 +99,7 @@ enum Output {
 
 /// Reason why a command failed, with its exit status.
 #[derive(Debug)]
-enum Failure {
+enum CommandError {
     /// Problems or failed tests that have already been printed. Contains the exit status.
     Reported(u8),
     /// Invalid configuration.
@@ -116,18 +116,18 @@ enum Failure {
 /// Exit status for an invalid configuration: `EX_CONFIG` of sysexits.h.
 const CONFIG_STATUS: u8 = 78;
 
-impl Failure {
-    /// Failure for invalid usage of the command line.
+impl CommandError {
+    /// Error for invalid usage of the command line.
     fn usage(text: impl Into<String>) -> Self {
         Self::Other { text: text.into(), status: 2 }
     }
 
-    /// Failure for a missing or invalid configuration.
+    /// Error for a missing or invalid configuration.
     fn config(text: impl Into<String>) -> Self {
         Self::Other { text: text.into(), status: CONFIG_STATUS }
     }
 
-    /// Failure at runtime: of the system, or of another program.
+    /// Error at runtime: of the system, or of another program.
     fn runtime(text: impl Into<String>) -> Self {
         Self::Other { text: text.into(), status: 1 }
     }
@@ -191,17 +191,19 @@ fn run_program() -> ExitCode {
     log::flush();
     let Err(failure) = done else { return ExitCode::SUCCESS };
     match (&failure, output) {
-        (Failure::Reported(_), _) => {}
-        (Failure::Problems(problems), Output::Text) => screen.problems(problems.as_slice()),
-        (Failure::Problems(problems), Output::Json) => {
+        (CommandError::Reported(_), _) => {}
+        (CommandError::Problems(problems), Output::Text) => screen.problems(problems.as_slice()),
+        (CommandError::Problems(problems), Output::Json) => {
             screen.json(&json!({ "ok": false, "problems": problems }));
         }
-        (Failure::Other { text, .. }, Output::Text) => screen.error_line(text),
-        (Failure::Other { text, .. }, Output::Json) => screen.json(&json!({ "ok": false, "error": text })),
+        (CommandError::Other { text, .. }, Output::Text) => screen.error_line(text),
+        (CommandError::Other { text, .. }, Output::Json) => {
+            screen.json(&json!({ "ok": false, "error": text }))
+        }
     }
     match failure {
-        Failure::Reported(status) | Failure::Other { status, .. } => ExitCode::from(status),
-        Failure::Problems(_) => ExitCode::from(CONFIG_STATUS),
+        CommandError::Reported(status) | CommandError::Other { status, .. } => ExitCode::from(status),
+        CommandError::Problems(_) => ExitCode::from(CONFIG_STATUS),
     }
 }
 
@@ -236,32 +238,32 @@ fn hint_for(argument: &str) -> Option<String> {
 }
 
 impl ConfigArgument {
-    fn sources(&self, flags: Vec<Flag>) -> Result<Sources, Failure> {
+    fn sources(&self, flags: Vec<Flag>) -> Result<Sources, CommandError> {
         Ok(Sources { flags, ..Sources::from_path(self.path()?) })
     }
 
     /// Returns the configured path, or else the first default path that exists.
-    fn path(&self) -> Result<PathBuf, Failure> {
+    fn path(&self) -> Result<PathBuf, CommandError> {
         if let Some(path) = &self.config {
             return Ok(path.clone());
         }
         let found = DEFAULT_PATHS.iter().map(PathBuf::from).find(|path| path.exists());
         found.ok_or_else(|| {
             let [here, system] = DEFAULT_PATHS;
-            Failure::config(format!(
+            CommandError::config(format!(
                 "no configuration: neither `./{here}` nor `{system}` exists; set one with `--config`"
             ))
         })
     }
 
     /// Loads the configuration.
-    fn load(&self, flags: Vec<Flag>) -> Result<Loaded, Failure> {
-        crate::config::load(&self.sources(flags)?).map_err(Failure::Problems)
+    fn load(&self, flags: Vec<Flag>) -> Result<Loaded, CommandError> {
+        crate::config::load(&self.sources(flags)?).map_err(CommandError::Problems)
     }
 }
 
-/// Failure for an unknown route name.
-fn no_such_route(name: &str, loaded: &Loaded) -> Failure {
+/// Error for an unknown route name.
+fn no_such_route(name: &str, loaded: &Loaded) -> CommandError {
     let names = quoted_list(loaded.routes.iter().map(|file| file.name().as_str()));
-    Failure::usage(format!("there is no route `{name}`; there are {names}"))
+    CommandError::usage(format!("there is no route `{name}`; there are {names}"))
 }

@@ -14,7 +14,7 @@ use include_dir::{Dir, include_dir};
 use serde_json::json;
 
 use super::input_output::Screen;
-use super::{Failure, Output};
+use super::{CommandError, Output};
 
 /// Entries of the gallery, one folder each. The `README.md` beside the folders is the index.
 static GALLERY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/config/gallery");
@@ -47,7 +47,7 @@ fn names() -> PossibleValuesParser {
 }
 
 /// Copies all files of the entry. If one of them already exists, copies none.
-pub(super) fn new(arguments: &NewArguments, screen: &mut Screen) -> Result<(), Failure> {
+pub(super) fn new(arguments: &NewArguments, screen: &mut Screen) -> Result<(), CommandError> {
     let name = &arguments.from_gallery;
     let entry = GALLERY.get_dir(name).expect("the parser of the arguments knows the entries");
     let files: Vec<_> = files_of(entry)
@@ -59,11 +59,12 @@ pub(super) fn new(arguments: &NewArguments, screen: &mut Screen) -> Result<(), F
         .collect();
     if let Some((path, _)) = files.iter().find(|(path, _)| path.symlink_metadata().is_ok()) {
         let text = format!("{} exists; no file was written: choose an empty folder", path.display());
-        return Err(Failure::runtime(text));
+        return Err(CommandError::runtime(text));
     }
     for (path, contents) in &files {
-        write(path, contents)
-            .map_err(|error| Failure::runtime(format!("{} can't be written: {error}", path.display())))?;
+        write(path, contents).map_err(|error| {
+            CommandError::runtime(format!("{} can't be written: {error}", path.display()))
+        })?;
     }
     let written: Vec<_> = files.iter().map(|(path, _)| path.display().to_string()).collect();
     match arguments.output {

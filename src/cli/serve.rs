@@ -16,7 +16,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::input_output::Screen;
-use super::{ConfigArgument, Failure, STACK_BYTES};
+use super::{CommandError, ConfigArgument, STACK_BYTES};
 use crate::admin::{Admin, Process, ProcessControl};
 use crate::config::{self, ConfigSource, Flag, Loaded, Sources};
 use crate::descriptors;
@@ -83,14 +83,14 @@ pub(super) struct StdioArguments {
     log: LogOverrides,
 }
 
-pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), Failure> {
+pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), CommandError> {
     screen.format = early_log_format();
     let flags = arguments.log.flags(&arguments.listen);
     let (sources, loaded, hangups, stop) = load(&arguments.config, flags, screen)?;
     run_in_runtime(&loaded, async {
         warn_of_few_descriptors(&loaded);
         let server = BoundServer::bind(&loaded).await?;
-        let address = server.listener.local_addr().map_err(Failure::from_error)?;
+        let address = server.listener.local_addr().map_err(CommandError::from_error)?;
         let scheme = server.listener.scheme();
         info!(%scheme, %address, "listening");
         screen.line(format!("listening on {scheme}://{address}"));
@@ -99,11 +99,11 @@ pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), F
 }
 
 /// Standard output belongs to the MCP client; all other output goes to standard error.
-pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), Failure> {
+pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), CommandError> {
     screen.format = early_log_format();
     let (sources, loaded, hangups, stop) = load(&arguments.config, arguments.log.flags(&None), screen)?;
     run_in_runtime(&loaded, async {
-        let mut app = App::new(&loaded).map_err(Failure::from_error)?;
+        let mut app = App::new(&loaded).map_err(CommandError::from_error)?;
         let exit_timeout = CANCEL_TIMEOUT + server::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
         let stop = stop.received(exit_timeout);
         let (limit_bytes, shutdown_timeout) =
@@ -114,7 +114,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
         let running = app.run(Some(Reloader::new(sources, &loaded, process, hangups)));
         let outcome = mcp.serve_stdio(limit_bytes, shutdown_timeout, stop).await;
         running.end().await;
-        outcome.map_err(Failure::from_error)
+        outcome.map_err(CommandError::from_error)
     })
 }
 
@@ -122,7 +122,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
 /// server's log.
 const NOT_CONFIGURED: &str = "glossator can't serve: its errors are in the web server's error log";
 
-pub(super) fn cgi(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), Failure> {
+pub(super) fn cgi(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), CommandError> {
     screen.format = early_log_format();
     let served = serve_request(arguments, screen);
     if served.is_err() {
@@ -131,7 +131,7 @@ pub(super) fn cgi(arguments: &StdioArguments, screen: &mut Screen) -> Result<(),
     served
 }
 
-fn serve_request(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), Failure> {
+fn serve_request(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), CommandError> {
     let (request, own): (Vec<_>, Vec<_>) =
         config::process_variables().partition(|(name, _)| cgi_api::is_request_variable(name));
     let sources = Sources {
@@ -141,10 +141,10 @@ fn serve_request(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), 
         environment: Environment::from_variables(own),
         flags: arguments.log.flags(&None),
     };
-    let loaded = config::load(&sources).map_err(Failure::Problems)?;
+    let loaded = config::load(&sources).map_err(CommandError::Problems)?;
     screen.format = loaded.log.format;
     screen.problems(&loaded.warnings);
-    log::init(&loaded.log).map_err(Failure::runtime)?;
+    log::init(&loaded.log).map_err(CommandError::runtime)?;
     let request = match cgi_api::request(&request, tokio::io::stdin()) {
         Ok(request) => request,
         Err(error) => {
@@ -153,7 +153,7 @@ fn serve_request(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), 
             return Ok(());
         }
     };
-    let mut app = App::new(&loaded).map_err(Failure::from_error)?;
+    let mut app = App::new(&loaded).map_err(CommandError::from_error)?;
     // A single request needs no further threads.
     let runtime = build_runtime(&mut Builder::new_current_thread())?;
     let result = runtime.block_on(async move {
@@ -185,20 +185,20 @@ fn load(
     config: &ConfigArgument,
     flags: Vec<Flag>,
     screen: &mut Screen,
-) -> Result<(Sources, Loaded, Signal, StopSignal), Failure> {
+) -> Result<(Sources, Loaded, Signal, StopSignal), CommandError> {
     // First of all: a supervisor may send signals as soon as the program has started.
     let stop = StopSignal::install().map_err(system_failure(NO_SIGNALS))?;
     let hangups = hangup_signals().map_err(system_failure(NO_SIGNALS))?;
     let sources = config.sources(flags)?;
-    let loaded = config::load(&sources).map_err(Failure::Problems)?;
+    let loaded = config::load(&sources).map_err(CommandError::Problems)?;
     screen.format = loaded.log.format;
     screen.problems(&loaded.warnings);
     Ok((sources, loaded, hangups, stop))
 }
 
 /// Creates a failure with the description `what` and a system error.
-pub(super) fn system_failure(what: &'static str) -> impl Fn(io::Error) -> Failure {
-    move |error| Failure::runtime(format!("{what}: {}", ErrorChain(&error)))
+pub(super) fn system_failure(what: &'static str) -> impl Fn(io::Error) -> CommandError {
+    move |error| CommandError::runtime(format!("{what}: {}", ErrorChain(&error)))
 }
 
 /// Error text if the system does not deliver signals.
@@ -211,9 +211,9 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// [`SHUTDOWN_TIMEOUT`].
 pub(super) fn run_in_runtime(
     loaded: &Loaded,
-    work: impl Future<Output = Result<(), Failure>>,
-) -> Result<(), Failure> {
-    log::init(&loaded.log).map_err(Failure::runtime)?;
+    work: impl Future<Output = Result<(), CommandError>>,
+) -> Result<(), CommandError> {
+    log::init(&loaded.log).map_err(CommandError::runtime)?;
     descriptors::raise_limit();
     let runtime = build_runtime(&mut Builder::new_multi_thread())?;
     let done = runtime.block_on(work);
@@ -222,8 +222,8 @@ pub(super) fn run_in_runtime(
     done
 }
 
-fn build_runtime(builder: &mut Builder) -> Result<Runtime, Failure> {
-    builder.enable_all().thread_stack_size(STACK_BYTES).build().map_err(Failure::from_error)
+fn build_runtime(builder: &mut Builder) -> Result<Runtime, CommandError> {
+    builder.enable_all().thread_stack_size(STACK_BYTES).build().map_err(CommandError::from_error)
 }
 
 /// Warns if the configured limits may need more file descriptors than the system allows.
@@ -249,10 +249,10 @@ pub(super) struct BoundServer {
 }
 
 impl BoundServer {
-    pub(super) async fn bind(loaded: &Loaded) -> Result<Self, Failure> {
-        let app = App::new(loaded).map_err(Failure::from_error)?;
+    pub(super) async fn bind(loaded: &Loaded) -> Result<Self, CommandError> {
+        let app = App::new(loaded).map_err(CommandError::from_error)?;
         let in_use = |way_out: &'static str| {
-            move |error: String| Failure::runtime(format!("{error}; set another address {way_out}"))
+            move |error: String| CommandError::runtime(format!("{error}; set another address {way_out}"))
         };
         let unusable = system_failure("can't listen at the socket that `LISTEN_FDS` passes");
         let port = match server::inherited().map_err(unusable)? {
@@ -271,7 +271,7 @@ impl BoundServer {
         self,
         stop: StopSignal,
         reload: Option<(Sources, &Loaded, Signal)>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         let Self { mut app, listener, admin, process } = self;
         let (settings, handler) = (app.settings, app.handler.clone());
         let exit_timeout = settings.shutdown_delay

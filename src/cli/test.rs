@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::input_output::{Screen, TextStyle};
 use super::migrate::replace_files;
-use super::{ConfigArgument, Failure, Output};
+use super::{CommandError, ConfigArgument, Output};
 use crate::authoring::count;
 use crate::authoring::playground::{example_arguments, explain_translation};
 use crate::config::{Example, Expectation, Position, RouteFile, quoted_list, update_expectation};
@@ -34,7 +34,7 @@ pub(super) struct TestArguments {
     pub(super) output: Output,
 }
 
-pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(), Failure> {
+pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(), CommandError> {
     let loaded = arguments.config.load(Vec::new())?;
     let of_route = |name: &str| loaded.routes.iter().any(|file| file.name().as_str() == name);
     if let Some(unknown) = arguments.routes.iter().find(|name| !of_route(name)) {
@@ -59,7 +59,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
     if let Some(filter) = arguments.filter.as_ref().filter(|_| verdicts.is_empty()) {
         let routes = quoted_list(arguments.routes.iter().map(String::as_str));
         let of = if routes.is_empty() { String::new() } else { format!(" of {routes}") };
-        return Err(Failure::usage(format!(
+        return Err(CommandError::usage(format!(
             "no example{of} has `{filter}` in its name, which is `ROUTE/EXAMPLE`"
         )));
     }
@@ -96,7 +96,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
     for (name, why) in not_updated {
         screen.error_line(&format!("{name} is unchanged: {why}"));
     }
-    if failed == 0 { Ok(()) } else { Err(Failure::Reported(1)) }
+    if failed == 0 { Ok(()) } else { Err(CommandError::Reported(1)) }
 }
 
 /// Result of one test.

@@ -1,10 +1,8 @@
-//! Reader of the configuration files (a single file or a folder), and their fingerprint, which detects
-//! changes.
+//! Reader of the configuration files: a single file, or a folder.
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    time::SystemTime,
 };
 
 use super::{ConfigSource, Sources};
@@ -54,7 +52,7 @@ pub(super) fn text_of(name: &str, bytes: Vec<u8>) -> Result<String, Box<Problem>
     })
 }
 
-pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
+fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     let metadata = fs::metadata(path).map_err(|error| {
         let help = "name a file or a folder with `--config PATH`, or try `glossator demo`";
         unreadable(path, &format!("the configuration {}", source_text::describe_io_error(&error)), help)
@@ -110,30 +108,10 @@ fn name_of(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Fingerprint of the configuration files and of the files that they refer to. If it is equal, nothing has
-/// changed.
-///
-/// It consists of path, length, modification time and resolved symlink of each file. So it changes if a file
-/// is written or replaced, or if a symlink changes, which is how Kubernetes updates mounted folders.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigFingerprint(Vec<(PathBuf, Option<FileFingerprint>)>);
-
-/// Length, modification time and resolved path of one file.
-type FileFingerprint = (u64, Option<SystemTime>, PathBuf);
-
 impl Sources {
-    /// Returns the fingerprint of the configuration files and of the files `named` (secrets and
-    /// certificates). `None` if the configuration is not in a file.
-    pub fn fingerprint(&self, named: &[PathBuf]) -> Option<ConfigFingerprint> {
+    /// Returns the paths of the configuration files. `None` if the configuration is not in a file.
+    pub fn files(&self) -> Option<Vec<PathBuf>> {
         let ConfigSource::Path(path) = &self.origin else { return None };
-        let own = list(path).unwrap_or_else(|_| vec![path.clone()]);
-        let all = own.iter().chain(named);
-        Some(ConfigFingerprint(all.map(|path| (path.clone(), fingerprint_of(path))).collect()))
+        Some(list(path).unwrap_or_else(|_| vec![path.clone()]))
     }
-}
-
-/// Returns the fingerprint of one file; `None` if it does not exist.
-fn fingerprint_of(path: &Path) -> Option<FileFingerprint> {
-    let metadata = fs::metadata(path).ok()?;
-    Some((metadata.len(), metadata.modified().ok(), fs::canonicalize(path).ok()?))
 }

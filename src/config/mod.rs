@@ -81,7 +81,6 @@ pub(crate) use crate::settings::suggest::quoted_list;
 pub use certificate_expiry::CertificateExpiry;
 pub use draft_routes::Draft;
 pub use editor_schema::schema;
-pub use folder::ConfigFingerprint;
 pub use mcp_import::{ImportNote, Importer, ProxiedLists};
 pub use migrate::{Change, Format, Migrated, Remark, migrate};
 pub use renamed::renamed_flag;

@@ -43,7 +43,7 @@ pub(super) struct PromptSettings {
     /// those of `defaults`.
     scopes: Option<Scopes>,
     /// Messages, in order.
-    messages: ReadElsewhere<Messages>,
+    messages: ReadElsewhere<PromptMessages>,
 }
 
 /// An argument of a prompt.
@@ -64,7 +64,7 @@ struct ArgumentSettings {
 /// A message of a prompt.
 #[derive(Section)]
 #[section(name = "a message", id = "prompt_message", check_keys = Self::check_keys)]
-struct MessageSettings {
+struct PromptMessageSettings {
     /// Message of the user: a template, a block, or a list of blocks.
     user: Option<MessageContent>,
     /// Message of the model, in the same form.
@@ -101,7 +101,7 @@ struct ParsedPart {
 
 /// Valid parts of all messages of a prompt. Problems of invalid parts have been reported.
 #[derive(Default)]
-struct Messages(Vec<ParsedPart>);
+struct PromptMessages(Vec<ParsedPart>);
 
 /// Valid parts of one message.
 struct MessageContent(Vec<ParsedPart>);
@@ -131,7 +131,7 @@ pub(super) fn read(
         section.missing("a prompt has no `messages`".to_owned(), "write `messages: [{ user: \"…\" }]`");
     }
     let messages = messages.and_then(|entry| read_in_scope(report, entry, &NAMES, &mut used));
-    let Messages(parts) = messages.unwrap_or_default();
+    let PromptMessages(parts) = messages.unwrap_or_default();
     parts.iter().for_each(|part| check_resource(report, routes, part));
     let input_requests = input_requests::read(report, &entry.value, &mut used);
     let scopes = settings.scopes.unwrap_or_else(|| default_scopes.clone());
@@ -221,8 +221,8 @@ fn argument(
     })
 }
 
-impl Setting for Messages {
-    const KIND: ValueKind = ValueKind::List(&MessageSettings::KIND);
+impl Setting for PromptMessages {
+    const KIND: ValueKind = ValueKind::List(&PromptMessageSettings::KIND);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let help = "write `messages: [{ user: \"…\" }]`";
@@ -232,8 +232,8 @@ impl Setting for Messages {
         if items.is_empty() {
             return value.reject_empty(help);
         }
-        let message = |item| value.part(item, "a message", MessageSettings::KIND).with_span(item.span);
-        let messages = items.iter().filter_map(|item| MessageSettings::read(&message(item)).ok());
+        let message = |item| value.part(item, "a message", PromptMessageSettings::KIND).with_span(item.span);
+        let messages = items.iter().filter_map(|item| PromptMessageSettings::read(&message(item)).ok());
         let contents = messages.filter_map(|message| message.user.or(message.assistant));
         let parts: Vec<ParsedPart> = contents.flat_map(|MessageContent(parts)| parts).collect();
         let mut fetched = parts.iter().filter(|part| part.template.is_fetched());
@@ -250,7 +250,7 @@ impl Setting for Messages {
     }
 }
 
-impl MessageSettings {
+impl PromptMessageSettings {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         match (section.entry("user"), section.entry("assistant")) {
             (None, None) => {

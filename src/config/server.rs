@@ -105,7 +105,7 @@ pub struct ListenerSettings {
 impl ListenerSettings {
     /// Time for which a connection must have read nothing before it can be closed because the response buffer
     /// is full.
-    pub fn min_stall_before_eviction(&self) -> Duration {
+    pub fn min_stall_before_close(&self) -> Duration {
         self.write_timeout / 30
     }
 }

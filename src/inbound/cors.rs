@@ -1,4 +1,4 @@
-//! CORS: whether the web page of another origin may read a response, and responses to `OPTIONS`.
+//! CORS: whether the web page of another origin may read a response, and responses to preflight requests.
 
 use axum::{body::Body, response::IntoResponse as _};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -18,7 +18,7 @@ impl CrossOriginPage {
     /// Adds the CORS headers that let the page read the response.
     pub fn allow_read(self, mut response: Response<Body>) -> Response<Body> {
         let Some(origin) = self.reader else { return response };
-        let exposed = HeaderValue::from_static("mcp-session-id, www-authenticate, x-request-id");
+        let exposed = HeaderValue::from_static("mcp-session-id, retry-after, www-authenticate, x-request-id");
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
@@ -26,14 +26,15 @@ impl CrossOriginPage {
         response
     }
 
-    /// Responds to `OPTIONS`, whether it is a preflight request or not. `methods` is a list such as `POST,
+    /// Responds to `OPTIONS`: to a CORS preflight request, and to any other. `methods` is a list such as `POST,
     /// OPTIONS`.
     pub fn options(&self, request: &HeaderMap, methods: &str) -> Response<Body> {
         let mut response = StatusCode::NO_CONTENT.into_response();
         let headers = response.headers_mut();
         let methods = HeaderValue::from_str(methods).expect("methods have visible ASCII characters only");
         headers.insert(header::ALLOW, methods.clone());
-        if self.reader.is_some() && request.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) {
+        let is_preflight = request.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+        if is_preflight && self.reader.is_some() {
             headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
             // The names of `Mcp-Param-…` headers are not known in advance, so all requested headers are
             // allowed.

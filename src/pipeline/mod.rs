@@ -9,19 +9,19 @@
 //! - `access_log`: log line, metrics and span. `error_text`: texts of tool errors.
 //! - `resources`, `prompts` (with completions) and `proxied_prompts_and_resources`, the prompts and
 //!   resources of MCP upstreams.
-//! - `paginated_lists`: lists of tools, prompts and resources, as clients see them. `change_detection`:
+//! - `paginated_lists`: lists of tools, prompts and resources, as clients see them. `resource_polling`:
 //!   changes of lists and resources.
 //! - `worker_pool`: threads for CPU work that may take long.
 
 mod access_log;
 mod async_operation;
-mod change_detection;
 mod elicitation;
 mod error_text;
 mod paginated_lists;
 mod progress;
 mod prompts;
 mod proxied_prompts_and_resources;
+mod resource_polling;
 mod resources;
 mod run;
 mod snapshot;
@@ -41,13 +41,13 @@ use crate::telemetry::{RequestId, Span};
 use crate::upstream::ClientIdentity;
 
 pub use async_operation::{OpenOperation, OperationState};
-use change_detection::ResourceWatches;
-pub use change_detection::{ChangeEvent, ResourceWatch, WATCHED_LIMIT, WATCHED_URI_LIMIT_BYTES, WatchError};
 pub use elicitation::{Elicitor, InputResponsesFuture, elicit_first};
 pub use paginated_lists::{DefinitionList, DefinitionLists, ListEntry, ListPage};
 pub use progress::Subscriber;
 pub use prompts::TypedArgument;
 pub use proxied_prompts_and_resources::{Members, ProxiedEntry, ProxiedKind, ProxiedTable, UriPattern};
+use resource_polling::ResourceWatches;
+pub use resource_polling::{ChangeEvent, ResourceWatch, WATCHED_LIMIT, WATCHED_URI_LIMIT_BYTES, WatchError};
 pub use resources::{FetchError, ReadResource};
 pub use run::CallOutcome;
 pub use snapshot::{AwaitedLists, AwaitedServer, BoundRoute, Snapshot, SnapshotParts};
@@ -81,7 +81,7 @@ impl Gateway {
     pub fn new(snapshot: Snapshot) -> Self {
         Self {
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
-            changes: broadcast::Sender::new(change_detection::BEHIND_LIMIT),
+            changes: broadcast::Sender::new(resource_polling::BEHIND_LIMIT),
             watches: ResourceWatches::default(),
             shared: None,
             fetching_lists: tokio::sync::watch::Sender::new(false),

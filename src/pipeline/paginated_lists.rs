@@ -1,4 +1,5 @@
-//! Lists of tools, prompts and resources: serialized once, filtered by the client's scopes, and paginated.
+//! Lists of tools, prompts and resources: serialized once, filtered by the client's scopes, and paginated
+//! (MCP 2025-11-25, Utilities, "Pagination").
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::value::{RawValue, to_raw_value};
@@ -44,7 +45,7 @@ pub struct ListEntry {
     objects_only: Option<Box<RawValue>>,
 }
 
-/// Page of a list.
+/// Page of a list, with the cursor for the pagination.
 #[derive(Debug, Clone)]
 pub struct ListPage<'a> {
     /// Entries, in the order of the list.
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_show_every_entry_once_and_end() {
+    fn pagination_shows_every_entry_once_and_ends() {
         let list = list("letters", &["c", "a", "b", "e", "d"]);
         let (mut shown, mut cursor) = (Vec::new(), None);
         loop {
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_contain_only_entries_that_the_client_may_use() {
+    fn pagination_omits_entries_that_the_client_may_not_use() {
         let list = list("letters", &["a!", "b", "c!", "d", "e!"]);
         let (nobody, client) =
             (ClientIdentity::Unknown, Client::new("me", "me", Scopes::from_client(["more"])));

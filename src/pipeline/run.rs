@@ -189,7 +189,7 @@ impl<'a> CallRun<'a> {
             (failed, _) => {
                 // A cached response whose translation is an error is not used again.
                 if let Some(entry) = entry {
-                    entry.remove();
+                    entry.evict();
                 }
                 failed.map(CallOutcome::Result)
             }

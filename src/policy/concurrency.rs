@@ -1,4 +1,4 @@
-//! Concurrency limits: slots of an upstream, with a queue, and slots of each client.
+//! Concurrency limits (bulkheads): slots of an upstream, with a queue, and slots of each client.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,4 @@
-//! Rate limits of an upstream, a route, or each client.
+//! Rate limits of an upstream, a route, or each client, by GCRA (equivalent to a token bucket).
 
 use std::{collections::HashMap, time::Duration};
 
@@ -41,7 +41,8 @@ pub enum OnStoreFailure {
 
 /// Rate limit and its current usage.
 ///
-/// The algorithm is GCRA (generic cell rate algorithm). Each call moves a point in time ahead by the gap
+/// The algorithm is GCRA (generic cell rate algorithm), which admits the same calls as a token bucket with
+/// `burst` tokens, refilled at `rate`. Each call moves a point in time ahead by the gap
 /// between two calls; a call that would move the point too far ahead is rejected. The point is the only
 /// state, one in total or one per client. A point in the past is the same as none.
 #[derive(Debug)]

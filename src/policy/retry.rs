@@ -1,4 +1,4 @@
-//! Retries with backoff and jitter, and the retry budget.
+//! Retries with exponential backoff and jitter, and the retry budget.
 
 use std::{
     sync::Arc,
@@ -110,7 +110,7 @@ impl Retry {
             return None;
         }
         let retry_after = outcome.as_ref().ok().and_then(retry_after);
-        let wait = retry_after.unwrap_or_else(|| settings.backoff(attempt));
+        let wait = retry_after.unwrap_or_else(|| settings.backoff_with_jitter(attempt));
         let at = Instant::now().checked_add(wait).filter(|at| *at < upstream_call.deadline.at)?;
         self.budget.try_take().then_some(at)
     }
@@ -129,8 +129,8 @@ impl RetrySettings {
         Ok(self)
     }
 
-    /// Random wait up to the backoff of this attempt ("full jitter").
-    fn backoff(&self, attempt: u32) -> Duration {
+    /// Random wait up to the exponential backoff of this attempt ("full jitter").
+    fn backoff_with_jitter(&self, attempt: u32) -> Duration {
         let doubled = self.initial_backoff.saturating_mul(1 << (attempt - 1).min(16));
         doubled.min(self.max_backoff).mul_f64(fastrand::f64())
     }
@@ -138,14 +138,14 @@ impl RetrySettings {
 
 /// Whether another attempt may succeed and is safe. It is safe if the last attempt can't have had an effect,
 /// or if the request is idempotent.
-fn is_retryable(outcome: &UpstreamResult, idempotent: bool) -> bool {
+fn is_retryable(outcome: &UpstreamResult, is_idempotent: bool) -> bool {
     match outcome {
         Err(Failure::Deadline(_)) => false,
         Err(failure) => match failure.properties().stage {
             FailureStage::NotReached => true,
-            stage => idempotent && stage == FailureStage::NoResponse,
+            stage => is_idempotent && stage == FailureStage::NoResponse,
         },
-        Ok(response) => idempotent && matches!(response.status.as_u16(), 429 | 502 | 503 | 504),
+        Ok(response) => is_idempotent && matches!(response.status.as_u16(), 429 | 502 | 503 | 504),
     }
 }
 
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_with_a_possible_effect_is_not_retried() {
+    async fn a_request_that_is_not_idempotent_is_retried_only_if_it_was_not_sent() {
         for outcome in [cut_off(), status(503)] {
             let script = Script::new([outcome, status(200)]);
             let _ = call(&retry(), &script, UpstreamCall { idempotent: false, ..upstream_call(30 * SECOND) })
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn permanent_failures_are_not_retried() {
+    async fn permanent_failures_of_idempotent_requests_are_not_retried() {
         for code in [200, 404, 500, 501] {
             let script = Script::new([status(code), status(200)]);
             assert_eq!(

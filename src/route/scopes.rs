@@ -61,14 +61,14 @@ impl Setting for Scopes {
     const ABSENT: Option<fn() -> Self> = Some(Self::default);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let scopes = Vec::<Scope>::read(value)?.into_iter();
-        Ok(Self(Arc::new(scopes.map(|Scope(name)| name).collect())))
+        let scopes = Vec::<ScopeToken>::read(value)?.into_iter();
+        Ok(Self(Arc::new(scopes.map(|ScopeToken(name)| name).collect())))
     }
 }
 
-struct Scope(Box<str>);
+struct ScopeToken(Box<str>);
 
-impl FromText for Scope {
+impl FromText for ScopeToken {
     fn from_text(text: &str) -> Result<Self, Invalid> {
         let limit = Scopes::LENGTH_LIMIT;
         is_scope(text).then(|| Self(text.into())).ok_or_else(|| {
@@ -112,7 +112,10 @@ mod tests {
     #[test]
     fn a_scope_has_no_characters_that_break_a_header() {
         for wrong in ["", "a b", "a\"b", "a\\b", "ä", "a\n", &"a".repeat(129)] {
-            assert!(Scope::from_text(wrong).is_err() && Scopes::from_client([wrong]).is_empty(), "{wrong:?}");
+            assert!(
+                ScopeToken::from_text(wrong).is_err() && Scopes::from_client([wrong]).is_empty(),
+                "{wrong:?}"
+            );
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Detects clients that occupy a connection without using it:
 //!
-//! - A client opens a connection and leaves it idle, or sends only a part of a request's headers.
+//! - A client opens a connection and leaves it idle, or sends the headers of a request slowly (slowloris).
 //! - A client requests much over HTTP/2 and reads none of it, although the connection itself is alive.
 //! - A client reads none of a long response. It is disconnected when other clients need the memory.
 
@@ -60,7 +60,7 @@ pub(super) struct State {
     /// Bytes of long responses that are not written yet.
     pub(super) buffered_bytes: usize,
     /// Whether the connection is to be closed, even with open requests.
-    pub(super) is_evicted: bool,
+    pub(super) must_close: bool,
 }
 
 /// Timeout that a connection exceeded.
@@ -82,7 +82,7 @@ impl Activity {
             headers_since: None,
             waiting: HashMap::new(),
             buffered_bytes: 0,
-            is_evicted: false,
+            must_close: false,
         };
         Self { state: Arc::new(Mutex::new(state)), buffer: Arc::clone(buffer), close: Arc::default() }
     }
@@ -223,7 +223,7 @@ impl ActiveRequest {
         self.activity.charge(counted_bytes);
         self.set_waiting(true);
         response.map(|body| {
-            Body::new(ResponseBody { body, request: Arc::new(self), counted_bytes, rest: Bytes::new() })
+            Body::new(TrackedBody { body, request: Arc::new(self), counted_bytes, rest: Bytes::new() })
         })
     }
 
@@ -247,7 +247,7 @@ impl Drop for ActiveRequest {
 }
 
 /// The body of a response, in parts. The HTTP library polls the next part when it has written the one before.
-struct ResponseBody {
+struct TrackedBody {
     body: Body,
     request: Arc<ActiveRequest>,
     /// Bytes that are counted in the response buffer, and that the HTTP library has not polled yet.
@@ -256,7 +256,7 @@ struct ResponseBody {
     rest: Bytes,
 }
 
-impl ResponseBody {
+impl TrackedBody {
     fn next_part(&mut self) -> Bytes {
         let bytes = self.rest.split_to(self.rest.len().min(PART_BYTES));
         let counted_bytes = self.counted_bytes.min(bytes.len());
@@ -285,7 +285,7 @@ impl ResponseBody {
     }
 }
 
-impl http_body::Body for ResponseBody {
+impl http_body::Body for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -306,7 +306,7 @@ impl http_body::Body for ResponseBody {
     }
 }
 
-impl Drop for ResponseBody {
+impl Drop for TrackedBody {
     fn drop(&mut self) {
         // The HTTP library does not poll the body of a response to `HEAD`.
         self.request.activity.release(self.counted_bytes);

@@ -23,7 +23,7 @@ use crate::upstream::UpstreamBuffer;
 const SLOT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Share of all connections that is closed at once (1 / 64), because finding the idle ones iterates over all.
-const EVICTED_SHARE: usize = 64;
+const CLOSED_SHARE: usize = 64;
 
 /// Interval of checks of the response buffer while it exceeds its limit.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -117,7 +117,7 @@ impl ConnectionLimiter {
                 let connections = self.limit;
                 warn!(connections, "connection limit reached: closing idle connections");
             }
-            self.evict_idle();
+            self.close_idle();
             if let Ok(Ok(permit)) = timeout(SLOT_TIMEOUT, self.slots.clone().acquire_owned()).await {
                 break permit;
             }
@@ -129,12 +129,12 @@ impl ConnectionLimiter {
     }
 
     /// Closes the connections that have been idle for the longest time: one in 64.
-    pub(super) fn evict_idle(&self) {
+    pub(super) fn close_idle(&self) {
         let connections = self.connections.lock();
         let idle = connections.values().filter_map(|activity| Some((activity.idle_since()?, activity)));
         let mut idle: Vec<(Instant, &Activity)> = idle.collect();
         idle.sort_unstable_by_key(|(since, _)| *since);
-        for (_, activity) in idle.iter().take(self.limit.div_ceil(EVICTED_SHARE)) {
+        for (_, activity) in idle.iter().take(self.limit.div_ceil(CLOSED_SHARE)) {
             activity.close.notify_one();
         }
     }
@@ -147,7 +147,7 @@ impl ConnectionLimiter {
             while self.buffer.over_bytes() == 0 {
                 self.buffer.is_over.notified().await;
             }
-            let connections = self.evict_slow_readers(stalled_for);
+            let connections = self.close_slow_readers(stalled_for);
             if connections > 0 && take_log_turn(&mut logged, LOG_INTERVAL) {
                 let (buffered_bytes, limit_bytes) = (self.buffer.buffered_bytes(), self.buffer.limit_bytes());
                 warn!(
@@ -163,7 +163,7 @@ impl ConnectionLimiter {
 
     /// Closes as many connections as needed, and returns their number. A single long response is never cut
     /// off, whatever its length.
-    fn evict_slow_readers(&self, stalled_for: Duration) -> usize {
+    fn close_slow_readers(&self, stalled_for: Duration) -> usize {
         let connections = self.connections.lock();
         let (mut requests, mut stalled) = (0, Vec::new());
         for activity in connections.values() {
@@ -179,17 +179,17 @@ impl ConnectionLimiter {
             return 0;
         }
         stalled.sort_unstable_by_key(|(since, ..)| *since);
-        let (mut over_bytes, mut evicted) = (self.buffer.over_bytes(), 0);
+        let (mut over_bytes, mut closed) = (self.buffer.over_bytes(), 0);
         for (_, bytes, activity) in stalled {
             if over_bytes == 0 {
                 break;
             }
-            activity.state().is_evicted = true;
+            activity.state().must_close = true;
             activity.close.notify_one();
             over_bytes = over_bytes.saturating_sub(bytes);
-            evicted += 1;
+            closed += 1;
         }
-        evicted
+        closed
     }
 }
 
@@ -205,13 +205,13 @@ pub(super) fn take_log_turn(logged: &mut Option<Instant>, interval: Duration) ->
 
 impl ConnectionSlot {
     /// Waits until the connection must be closed, and returns the reason.
-    pub(super) async fn evicted(&self) -> &'static str {
+    pub(super) async fn close_requested(&self) -> &'static str {
         loop {
             self.activity.close.notified().await;
-            if self.activity.state().is_evicted {
+            if self.activity.state().must_close {
                 return "does not read a long response";
             }
-            // A request may have arrived since the eviction was requested.
+            // A request may have arrived since then.
             if self.activity.idle_since().is_some() {
                 return "idle";
             }
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_longest_idle_connection_is_evicted() {
+    async fn the_longest_idle_connection_must_close() {
         let limiter = limiter(3, 1);
         let mut logged = None;
         let busy = limiter.slot(&mut logged).await;
@@ -248,13 +248,13 @@ mod tests {
         let young = limiter.slot(&mut logged).await;
         assert_eq!((limiter.slots.available_permits(), logged), (0, None));
         let leaving = async {
-            old.evicted().await;
+            old.close_requested().await;
             drop(old);
         };
         let (slot, ()) = tokio::join!(limiter.slot(&mut logged), leaving);
         assert!(logged.is_some());
         for stays in [&busy, &young] {
-            timeout(Duration::from_secs(9), stays.evicted()).await.unwrap_err();
+            timeout(Duration::from_secs(9), stays.close_requested()).await.unwrap_err();
         }
         drop((request, busy, young, slot));
         assert!(limiter.connections.lock().is_empty() && limiter.slots.available_permits() == 3);
@@ -269,7 +269,7 @@ mod tests {
         timeout(Duration::from_secs(9), limiter.slot(&mut logged)).await.unwrap_err();
         drop(request);
         let leaving = async {
-            slot.evicted().await;
+            slot.close_requested().await;
             drop(slot);
         };
         tokio::join!(limiter.slot(&mut logged), leaving);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_slowest_reader_of_long_responses_is_evicted() {
+    async fn the_slowest_reader_of_long_responses_must_close() {
         const LONG: usize = 1 << 20;
         let limiter = limiter(9, 5 * LONG);
         let mut logged = None;
@@ -303,19 +303,22 @@ mod tests {
                 sleep(Duration::from_millis(500)).await;
             }
         });
-        timeout(Duration::from_secs(9), old.evicted()).await.expect_err("there is room for both");
+        timeout(Duration::from_secs(9), old.close_requested()).await.expect_err("there is room for both");
         let late = unread(young, LONG);
         let started = Instant::now();
-        assert_eq!(timeout(Duration::from_secs(9), old.evicted()).await, Ok("does not read a long response"));
+        assert_eq!(
+            timeout(Duration::from_secs(9), old.close_requested()).await,
+            Ok("does not read a long response")
+        );
         assert!(started.elapsed() < Duration::from_millis(200), "it has taken nothing for long enough");
         drop((untouched, late));
         let _more = [unread(young, LONG), unread(young, LONG)];
         assert!(
-            timeout(Duration::from_millis(900), young.evicted()).await.is_err(),
+            timeout(Duration::from_millis(900), young.close_requested()).await.is_err(),
             "it has not been given time"
         );
-        timeout(Duration::from_secs(1), young.evicted()).await.unwrap();
-        timeout(Duration::from_secs(9), reader.evicted()).await.expect_err("it reads");
+        timeout(Duration::from_secs(1), young.close_requested()).await.unwrap();
+        timeout(Duration::from_secs(9), reader.close_requested()).await.expect_err("it reads");
     }
 
     #[tokio::test(start_paused = true)]
@@ -327,8 +330,8 @@ mod tests {
             async move { limiter.limit_responses(Duration::from_secs(1)).await }
         });
         let _first = unread(&slot, 1 << 20);
-        timeout(Duration::from_secs(9), slot.evicted()).await.unwrap_err();
+        timeout(Duration::from_secs(9), slot.close_requested()).await.unwrap_err();
         let _requests = [slot.activity.begin_request(), slot.activity.begin_request()];
-        timeout(Duration::from_secs(9), slot.evicted()).await.unwrap();
+        timeout(Duration::from_secs(9), slot.close_requested()).await.unwrap();
     }
 }

@@ -18,27 +18,27 @@ use super::connection_activity::Activity;
 /// The read half of an HTTP/1 connection, which checks the lines as they are read.
 pub(super) struct LineEnds<R> {
     reader: R,
-    lines: Lines,
+    lines: LineChecker,
     activity: Activity,
 }
 
 impl<R> LineEnds<R> {
     pub(super) fn new(reader: R, activity: Activity) -> Self {
-        Self { reader, lines: Lines::default(), activity }
+        Self { reader, lines: LineChecker::default(), activity }
     }
 }
 
 /// Parser state of the bytes from a client.
 #[derive(Debug, Default)]
-struct Lines {
-    position: Position,
+struct LineChecker {
+    position: ParserState,
     /// The beginning of a line whose end has not been read yet.
     partial: Vec<u8>,
     head: HeadersState,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Position {
+enum ParserState {
     #[default]
     Headers,
     /// In a body with `Content-Length`, or in a chunk of a chunked body.
@@ -62,41 +62,41 @@ struct HeadersState {
     is_chunked: bool,
 }
 
-impl Lines {
+impl LineChecker {
     /// Maximum length of a line; the library rejects a longer one.
     const LIMIT_BYTES: usize = super::connection::HEAD_LIMIT_BYTES;
 
     /// Whether the headers of a request have begun and are not complete.
     fn has_incomplete_headers(&self) -> bool {
-        self.position == Position::Headers && (self.head.has_begun || !self.partial.is_empty())
+        self.position == ParserState::Headers && (self.head.has_begun || !self.partial.is_empty())
     }
 
     /// Checks the next bytes. Replaces a bare line feed with a zero byte.
     fn check(&mut self, mut rest: &mut [u8]) {
         while !rest.is_empty() {
             match self.position {
-                Position::Unknown => return,
-                Position::Bytes { remaining, is_chunk } => {
+                ParserState::Unknown => return,
+                ParserState::Bytes { remaining, is_chunk } => {
                     let passed = usize::try_from(remaining).unwrap_or(usize::MAX).min(rest.len());
                     self.position = match (remaining - passed as u64, is_chunk) {
-                        (0, true) => Position::ChunkSize,
-                        (0, false) => Position::Headers,
-                        (remaining, _) => Position::Bytes { remaining, is_chunk },
+                        (0, true) => ParserState::ChunkSize,
+                        (0, false) => ParserState::Headers,
+                        (remaining, _) => ParserState::Bytes { remaining, is_chunk },
                     };
                     rest = &mut rest[passed..];
                 }
-                Position::Headers | Position::ChunkSize | Position::Trailers => {
+                ParserState::Headers | ParserState::ChunkSize | ParserState::Trailers => {
                     let Some(end) = memchr(b'\n', rest) else {
                         self.partial.extend_from_slice(rest);
                         if self.partial.len() > Self::LIMIT_BYTES {
-                            (self.position, self.partial) = (Position::Unknown, Vec::new());
+                            (self.position, self.partial) = (ParserState::Unknown, Vec::new());
                         }
                         return;
                     };
                     let before = if end == 0 { self.partial.last() } else { rest.get(end - 1) };
                     if before != Some(&b'\r') {
                         rest[end] = 0;
-                        self.position = Position::Unknown;
+                        self.position = ParserState::Unknown;
                         return;
                     }
                     let (line, after) = rest.split_at_mut(end + 1);
@@ -116,49 +116,49 @@ impl Lines {
     /// Parses a complete line, without its line end.
     fn read(&mut self, line: &[u8]) {
         self.position = match self.position {
-            Position::Headers if line.is_empty() && self.head.has_begun => {
+            ParserState::Headers if line.is_empty() && self.head.has_begun => {
                 std::mem::take(&mut self.head).end()
             }
-            Position::Headers if line.is_empty() => Position::Headers,
-            Position::Headers => self.head.read(line),
-            Position::Trailers if line.is_empty() => Position::Headers,
-            Position::Trailers => Position::Trailers,
-            Position::ChunkSize => match chunk_size(line) {
-                Some(0) => Position::Trailers,
-                Some(size) => Position::Bytes { remaining: size.saturating_add(2), is_chunk: true },
-                None => Position::Unknown,
+            ParserState::Headers if line.is_empty() => ParserState::Headers,
+            ParserState::Headers => self.head.read(line),
+            ParserState::Trailers if line.is_empty() => ParserState::Headers,
+            ParserState::Trailers => ParserState::Trailers,
+            ParserState::ChunkSize => match chunk_size(line) {
+                Some(0) => ParserState::Trailers,
+                Some(size) => ParserState::Bytes { remaining: size.saturating_add(2), is_chunk: true },
+                None => ParserState::Unknown,
             },
-            position @ (Position::Bytes { .. } | Position::Unknown) => position,
+            position @ (ParserState::Bytes { .. } | ParserState::Unknown) => position,
         };
     }
 }
 
 impl HeadersState {
     /// Parses one header line.
-    fn read(&mut self, line: &[u8]) -> Position {
+    fn read(&mut self, line: &[u8]) -> ParserState {
         let is_first = !std::mem::replace(&mut self.has_begun, true);
         let colon = if is_first { None } else { memchr(b':', line) };
         let Some((name, value)) = colon.map(|colon| (&line[..colon], line[colon + 1..].trim_ascii())) else {
-            return Position::Headers;
+            return ParserState::Headers;
         };
         if name.eq_ignore_ascii_case(b"transfer-encoding") {
             self.is_chunked = true;
         } else if name.eq_ignore_ascii_case(b"content-length") {
             let length = str::from_utf8(value).ok().and_then(|text| text.parse().ok());
             if length.is_none() || self.length.is_some_and(|before| Some(before) != length) {
-                return Position::Unknown;
+                return ParserState::Unknown;
             }
             self.length = length;
         }
-        Position::Headers
+        ParserState::Headers
     }
 
     /// Returns the position after the headers.
-    fn end(self) -> Position {
+    fn end(self) -> ParserState {
         match self.length {
-            _ if self.is_chunked => Position::ChunkSize,
-            Some(remaining) if remaining > 0 => Position::Bytes { remaining, is_chunk: false },
-            Some(_) | None => Position::Headers,
+            _ if self.is_chunked => ParserState::ChunkSize,
+            Some(remaining) if remaining > 0 => ParserState::Bytes { remaining, is_chunk: false },
+            Some(_) | None => ParserState::Headers,
         }
     }
 }
@@ -196,7 +196,7 @@ mod tests {
 
     /// Checks bytes that are read in pieces of this length, and returns the result.
     fn read(bytes: &[u8], piece: usize) -> Vec<u8> {
-        let (mut lines, mut read) = (Lines::default(), bytes.to_vec());
+        let (mut lines, mut read) = (LineChecker::default(), bytes.to_vec());
         read.chunks_mut(piece).for_each(|piece| lines.check(piece));
         read
     }
@@ -230,10 +230,10 @@ mod tests {
         check(lengths, lengths);
         let size = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxx\r\n\n";
         check(size, size);
-        let endless = format!("GET /{}", "a".repeat(2 * Lines::LIMIT_BYTES));
-        let mut lines = Lines::default();
+        let endless = format!("GET /{}", "a".repeat(2 * LineChecker::LIMIT_BYTES));
+        let mut lines = LineChecker::default();
         lines.check(&mut endless.clone().into_bytes());
-        assert_eq!((lines.position, lines.partial.capacity()), (Position::Unknown, 0));
+        assert_eq!((lines.position, lines.partial.capacity()), (ParserState::Unknown, 0));
     }
 
     proptest! {

@@ -78,7 +78,7 @@ pub async fn serve(
     let limiter = ConnectionLimiter::new(settings.max_connections, buffer);
     let handshakes = HandshakeFailures::default();
     // The limiter continues during shutdown, until this function returns.
-    let limiting = limiter.clone().limit_responses(settings.min_stall_before_eviction());
+    let limiting = limiter.clone().limit_responses(settings.min_stall_before_close());
     let _limiting = AbortOnDropHandle::new(tokio::spawn(limiting));
     let (shutdown, stages) = watch::channel(Shutdown::Serving);
     let ending = ShutdownSignal(stages);
@@ -280,7 +280,7 @@ impl Acceptor {
                 warn!(%error, failures = mem::take(&mut self.failures), "accepting a connection failed");
             }
             // Idle connections occupy most of the missing file descriptors.
-            self.limiter.evict_idle();
+            self.limiter.close_idle();
             sleep(pause).await;
             pause = (pause * 2).min(ACCEPT_PAUSE.1);
         }
@@ -323,7 +323,7 @@ impl Acceptor {
             tokio::select! {
                 biased;
                 () = served => {}
-                reason = slot.evicted() => debug!(%peer, reason, "connection evicted"),
+                reason = slot.close_requested() => debug!(%peer, reason, "connection closed by the limiter"),
             }
         });
     }

@@ -1,9 +1,9 @@
 //! Hot reload of the configuration: on SIGHUP, on a request to the admin API, and when its files change.
 
-use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use std::{fs, io};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 
 use super::App;
 use crate::admin::{ProcessControl, ReloadFailure, ReloadRequest};
-use crate::config::{self, ConfigFingerprint, Loaded, Sources};
+use crate::config::{self, Loaded, Sources};
 use crate::settings::Section;
 
 /// Reloads the configuration of an application.
@@ -39,7 +39,7 @@ impl Reloader {
     pub fn new(sources: Sources, loaded: &Loaded, process: ProcessControl, hangups: Signal) -> Self {
         let (sources, interval) = (Arc::new(sources), loaded.server.listener.reload_interval);
         let named_files: Arc<[PathBuf]> = loaded.named_files.clone().into();
-        let fingerprint = sources.fingerprint(&named_files);
+        let fingerprint = ConfigFingerprint::new(&sources, &named_files);
         Self { process, hangups, files: ConfigFiles { sources, interval, named_files, fingerprint } }
     }
 
@@ -84,7 +84,7 @@ impl Reloader {
         let read = tokio::task::spawn_blocking(move || {
             // The fingerprint is taken before the files are read: a file that is written meanwhile then
             // counts as changed.
-            let fingerprint = sources.fingerprint(&named_files);
+            let fingerprint = ConfigFingerprint::new(&sources, &named_files);
             (fingerprint, config::load(&sources))
         });
         let Ok((fingerprint, loaded)) = read.await else {
@@ -119,7 +119,7 @@ impl Reloader {
         let files = &mut self.files;
         if *files.named_files != *loaded.named_files {
             files.named_files = loaded.named_files.clone().into();
-            files.fingerprint = files.sources.fingerprint(&files.named_files);
+            files.fingerprint = ConfigFingerprint::new(&files.sources, &files.named_files);
         }
         self.process.status.send_modify(|status| {
             status.generation += 1;
@@ -172,7 +172,9 @@ impl ConfigFiles {
         loop {
             sleep(self.interval).await;
             let (sources, named_files) = (Arc::clone(&self.sources), Arc::clone(&self.named_files));
-            let Ok(now) = tokio::task::spawn_blocking(move || sources.fingerprint(&named_files)).await else {
+            let Ok(now) =
+                tokio::task::spawn_blocking(move || ConfigFingerprint::new(&sources, &named_files)).await
+            else {
                 continue;
             };
             if now != self.fingerprint && now == before {
@@ -181,6 +183,32 @@ impl ConfigFiles {
             before = now;
         }
     }
+}
+
+/// Fingerprint of the configuration files and of the files that they refer to. If it is equal, nothing has
+/// changed.
+///
+/// It consists of path, length, modification time and resolved symlink of each file. So it changes if a file
+/// is written or replaced, or if a symlink changes, which is how Kubernetes updates mounted folders.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ConfigFingerprint(Vec<(PathBuf, Option<FileFingerprint>)>);
+
+/// Length, modification time and resolved path of one file.
+type FileFingerprint = (u64, Option<SystemTime>, PathBuf);
+
+impl ConfigFingerprint {
+    /// Takes the fingerprint of the configuration files and of the files `named` (secrets and certificates).
+    /// `None` if the configuration is not in a file.
+    fn new(sources: &Sources, named: &[PathBuf]) -> Option<Self> {
+        let own = sources.files()?;
+        Some(Self(own.iter().chain(named).map(|path| (path.clone(), fingerprint_of(path))).collect()))
+    }
+}
+
+/// Returns the fingerprint of one file; `None` if it does not exist.
+fn fingerprint_of(path: &Path) -> Option<FileFingerprint> {
+    let metadata = fs::metadata(path).ok()?;
+    Some((metadata.len(), metadata.modified().ok(), fs::canonicalize(path).ok()?))
 }
 
 /// Names of the settings that differ between two configurations, and that take effect only after a restart.

@@ -43,7 +43,7 @@ pub(crate) use section::{Checked, Cursor, Invalid, OpenSection, ReadContext, Sec
 pub(crate) use section::{read_each, read_section};
 pub(crate) use settings_derive::{Section, Word};
 pub(crate) use source_text::{Files, LineAndColumn, Origin, SourceSpan};
-pub(crate) use tree::{Budget, Cost, Entry, Key, Kind, Node};
+pub(crate) use tree::{Budget, Entry, Key, Kind, Node, TreeSize};
 pub(crate) use value::{FromText, Named, OneOrMore, OrOff, Scalar, Word};
 pub(crate) use value::{parsed_settings, read_one_of, text_of};
 

@@ -4,7 +4,7 @@
 //! - [`SharedStore`] is the store, with a few operations. [`ReplicaMessage`] is a published message.
 //! - `address` is the address of the store ([`StoreSettings`]).
 //! - `connection_manager` keeps the connection open, and has the scripts that run in the store.
-//!   `redis_connection` opens it: to one server, to the primary that Sentinels name, or to a Cluster.
+//!   `redis_connection` opens it: to one server, to the primary that `sentinel` finds, or to a Cluster.
 //!
 //! Operations have a timeout, and fail at once with [`StoreUnreachable`] while the store is known to be down;
 //! each policy then decides how it behaves. Values are encrypted, and their keys are keyed hashes, so the
@@ -25,6 +25,7 @@ use crate::telemetry::LabelCounter;
 mod address;
 mod connection_manager;
 mod redis_connection;
+mod sentinel;
 #[cfg(test)]
 mod tests;
 

@@ -1,8 +1,7 @@
 //! Connections to Redis or Valkey: to one server, to the primary that Sentinels name, and to a Cluster.
 //!
 //! This module connects to servers with glossator's own TLS, which can pin a certificate and check another
-//! server name. So it also queries the Sentinels for the address of the primary. The `redis` crate connects
-//! only to the nodes of a Cluster.
+//! server name. The `redis` crate connects only to the nodes of a Cluster.
 
 use std::{io, time::Duration};
 
@@ -22,6 +21,7 @@ use tokio::{
 
 use super::address::{StoreHost, StoreLocation, StoreSettings};
 use super::connection_manager::GET;
+use super::sentinel::find_primary;
 #[cfg(test)]
 use super::tests::memory::MemoryStore;
 use crate::tls::{ClientTls, Pem};
@@ -30,7 +30,7 @@ use crate::tls::{ClientTls, Pem};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout for one Sentinel to name the primary, and for one node of a Cluster to accept a connection. It is
 /// short, because another Sentinel or node may respond sooner.
-const NODE_TIMEOUT: Duration = Duration::from_millis(500);
+pub(super) const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum number of commands in the send queue; further commands wait for a slot.
 const QUEUE_LIMIT: usize = 4096;
 /// Maximum number of unread pushed messages. Beyond it the connection is closed, because messages would be
@@ -81,7 +81,7 @@ impl OpenConnection {
                 connection.subscribe(channel).await?;
                 StoreConnection::Cluster(connection)
             } else {
-                let stream: Stream = match location {
+                let stream: RedisStream = match location {
                     StoreLocation::Server(host) => stream(host, settings.tls.as_ref()).await?,
                     StoreLocation::Socket(path) => Box::new(UnixStream::connect(path).await?),
                     StoreLocation::Sentinels { .. } | StoreLocation::Cluster(_) => {
@@ -113,9 +113,9 @@ impl OpenConnection {
     }
 }
 
-type Stream = Box<dyn AsyncStream + Send + Unpin>;
+type RedisStream = Box<dyn AsyncStream + Send + Unpin>;
 
-async fn stream(host: &StoreHost, tls: Option<&ClientTls>) -> io::Result<Stream> {
+pub(super) async fn stream(host: &StoreHost, tls: Option<&ClientTls>) -> io::Result<RedisStream> {
     let stream = TcpStream::connect((&*host.name, host.port)).await?;
     stream.set_nodelay(true)?;
     Ok(match tls {
@@ -126,7 +126,7 @@ async fn stream(host: &StoreHost, tls: Option<&ClientTls>) -> io::Result<Stream>
 
 /// Protocol and login of a connection. Without a password there is no login; without a user name, the default
 /// user logs in.
-fn connection_info(user: &Option<String>, password: &Option<String>) -> RedisConnectionInfo {
+pub(super) fn connection_info(user: &Option<String>, password: &Option<String>) -> RedisConnectionInfo {
     let mut info = RedisConnectionInfo::default()
         .set_protocol(ProtocolVersion::RESP3)
         .set_lib_name("glossator", env!("CARGO_PKG_VERSION"));
@@ -137,38 +137,6 @@ fn connection_info(user: &Option<String>, password: &Option<String>) -> RedisCon
         info = info.set_username(user);
     }
     info
-}
-
-/// The current primary, according to the first Sentinel that knows it.
-async fn find_primary(
-    settings: &StoreSettings,
-    sentinels: &[StoreHost],
-    name: &str,
-) -> Result<StoreHost, String> {
-    let mut last = String::new();
-    for sentinel in sentinels {
-        let request = async {
-            let stream = stream(sentinel, settings.tls.as_ref()).await?;
-            let login = connection_info(&settings.sentinel_user, &settings.sentinel_password);
-            let config = AsyncConnectionConfig::new();
-            let (mut connection, driving) =
-                MultiplexedConnection::new_with_config(&login, stream, config).await?;
-            let mut driver = JoinSet::new();
-            driver.spawn(driving);
-            let mut command = redis::cmd("SENTINEL");
-            command.arg("get-master-addr-by-name").arg(name).query_async(&mut connection).await
-        };
-        last = match timeout(NODE_TIMEOUT, request).await {
-            Ok(Ok(Some((name, port)))) => {
-                let name: String = name;
-                return Ok(StoreHost { name: name.into(), port });
-            }
-            Ok(Ok(None)) => format!("Sentinel {sentinel} does not know the primary `{name}`"),
-            Ok(Err(error)) => describe_error(&error, settings),
-            Err(_) => format!("no response of Sentinel {sentinel} within {NODE_TIMEOUT:?}"),
-        };
-    }
-    Err(last)
 }
 
 fn cluster(
@@ -205,7 +173,7 @@ fn cluster(
 }
 
 /// Why connecting failed, without the password, which a server may repeat in its error.
-fn describe_error(error: &RedisError, settings: &StoreSettings) -> String {
+pub(super) fn describe_error(error: &RedisError, settings: &StoreSettings) -> String {
     let text = error.to_string();
     // A server that does not know `HELLO` repeats the arguments of the command, and may truncate them.
     let is_old = error.kind() == ErrorKind::RESP3NotSupported || text.contains("args beginning with");

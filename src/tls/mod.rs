@@ -10,11 +10,13 @@
 
 mod certificates;
 mod client;
+mod client_certificate;
 mod error;
 mod server;
 
 pub use certificates::{Pem, expiries};
 pub use client::{ClientTls, ClientTlsOptions, Fingerprint};
+pub use client_certificate::ClientCertificate;
 pub use error::TlsError;
 use error::with_advice;
-pub use server::{ClientCertificate, ClientCertificates, ServerStream, ServerTls, ServerTlsOptions};
+pub use server::{ClientCertificates, ServerStream, ServerTls, ServerTlsOptions};

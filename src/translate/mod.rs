@@ -54,7 +54,7 @@ pub use content::{
 pub(crate) use convert::without_exponent;
 pub use error::{CODE_META_KEY, CodeTemplate, ErrorRule, RETRY_AFTER_META_KEY, STATUS_META_KEY};
 pub use fields::{
-    Cardinality, DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, NumberForm,
+    DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, Multiplicity, NumberForm,
     OnMissing, SizeForm, TimeForm, TimeFormat, TimeZoneSetting,
 };
 pub(crate) use fields::{FieldSetting, TYPE_NAMES};

@@ -85,11 +85,11 @@ const GRACE_PERIOD: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct ProcessGroup {
     /// The process. `None` once it has ended.
-    running: Option<Running>,
+    running: Option<RunningProcess>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningProcess {
     child: Child,
     /// Process group id. 0 once the group is empty: no more signals are sent, because the system may reuse
     /// the id.
@@ -105,7 +105,7 @@ impl ProcessGroup {
         let mut child = command.spawn()?;
         let (stdin, pipes) = (child.stdin.take(), child.stdout.take().zip(child.stderr.take()));
         let id = child.id().ok_or_else(|| io::Error::other("it exited before its process id was known"))?;
-        let group = Self { running: Some(Running { child, id }) };
+        let group = Self { running: Some(RunningProcess { child, id }) };
         let (stdout, stderr) = pipes.ok_or_else(|| io::Error::other("it has no pipes"))?;
         Ok((group, stdin, stdout, stderr))
     }
@@ -148,7 +148,7 @@ impl Drop for ProcessGroup {
     }
 }
 
-impl Running {
+impl RunningProcess {
     fn signal(&self, signal: Signal) {
         let group = i32::try_from(self.id).ok().filter(|id| *id > 1).and_then(Pid::from_raw);
         if let Some(group) = group {
@@ -171,7 +171,7 @@ impl Running {
 }
 
 /// Kills the program if it still runs, for example when this process ends while it waits for the program.
-impl Drop for Running {
+impl Drop for RunningProcess {
     fn drop(&mut self) {
         if self.id != 0 {
             self.signal(Signal::KILL);

@@ -65,7 +65,7 @@ pub fn openapi(
     url: Option<&str>,
     tags: &[String],
 ) -> Result<ImportResult, String> {
-    let document = Document::new(document)?;
+    let document = OpenApiDocument::new(document)?;
     let mut remarks = Vec::new();
     let upstream = upstream_name(&document);
     let operations = Operation::all(&document, &upstream, tags, &mut remarks);
@@ -92,11 +92,11 @@ const SET_URL: &str = "set `--url http://HOST:PORT/BASE`";
 const REFERENCE_LIMIT: usize = 16;
 
 /// An OpenAPI 3 document.
-struct Document {
+struct OpenApiDocument {
     root: Value,
 }
 
-impl Document {
+impl OpenApiDocument {
     fn new(root: Value) -> Result<Self, String> {
         let found = match (root.get("openapi"), root.get("swagger")) {
             (Some(Value::String(version)), _) if version.starts_with("3.") => return Ok(Self { root }),
@@ -184,7 +184,7 @@ fn check_loading(yaml: &str) -> Result<(), String> {
     loaded.map(drop).map_err(|problems| problems.first_error().to_owned())
 }
 
-fn file_header(document: &Document, upstream: &str, url: &str, source: &str) -> String {
+fn file_header(document: &OpenApiDocument, upstream: &str, url: &str, source: &str) -> String {
     let title = shortened(document.info("title").unwrap_or("an API"), 80);
     let version = shortened(document.info("version").unwrap_or_default(), 30);
     let (source, url) = (shortened(source, 80), yaml::text(url));
@@ -203,7 +203,7 @@ fn file_header(document: &Document, upstream: &str, url: &str, source: &str) -> 
 }
 
 /// Hints in configuration syntax for the credentials that the API requires.
-fn credentials(document: &Document, upstream: &str) -> Vec<String> {
+fn credentials(document: &OpenApiDocument, upstream: &str) -> Vec<String> {
     let variable = upstream.to_ascii_uppercase().replace('-', "_");
     let bearer = || format!("credentials: {{ bearer: \"${{{variable}_TOKEN}}\" }}");
     let mut hints = Vec::new();
@@ -243,7 +243,7 @@ fn credentials(document: &Document, upstream: &str) -> Vec<String> {
 }
 
 /// Returns the URL of the first server, with the default values of its variables.
-fn server(document: &Document) -> Result<String, String> {
+fn server(document: &OpenApiDocument) -> Result<String, String> {
     let server = &document.root["servers"][0];
     let mut url = server["url"].as_str().unwrap_or("/").to_owned();
     for (name, variable) in members(&server["variables"]) {
@@ -258,7 +258,7 @@ fn server(document: &Document) -> Result<String, String> {
     }
 }
 
-fn upstream_name(document: &Document) -> String {
+fn upstream_name(document: &OpenApiDocument) -> String {
     let title = document.info("title").unwrap_or_default().to_ascii_lowercase();
     let words = joined_words(&title, |c| c.is_ascii_alphanumeric());
     let name: String = words.chars().take(MAX_NAME_LENGTH).collect();

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, iter};
 use serde_json::{Value, json};
 
 use super::schema::{SchemaUse, description, schema, shortened};
-use super::{Document, ImportRemark, items, members};
+use super::{ImportRemark, OpenApiDocument, items, members};
 use crate::authoring::{joined_words, without_empty};
 use crate::config::{quoted_list, yaml};
 
@@ -31,7 +31,7 @@ impl Operation {
     /// Converts the operations of a document that have one of `tags`; without `tags`, all operations.
     /// Operations that cannot become routes are added to `remarks`.
     pub(super) fn all(
-        document: &Document,
+        document: &OpenApiDocument,
         upstream: &str,
         tags: &[String],
         remarks: &mut Vec<ImportRemark>,
@@ -82,7 +82,7 @@ impl Operation {
 /// Converts the operation `about` (`METHOD /path`) to a route. Returns an error message if no request can be
 /// built.
 fn converted<'d>(
-    document: &'d Document,
+    document: &'d OpenApiDocument,
     upstream: &str,
     about: &str,
     item: &Value,
@@ -137,7 +137,7 @@ fn converted<'d>(
 ///
 /// There is no schema if the operation has several success statuses: an output schema is enforced on every
 /// success.
-fn success(document: &Document, operation: &Value) -> (Option<Value>, bool) {
+fn success(document: &OpenApiDocument, operation: &Value) -> (Option<Value>, bool) {
     let mut successes = members(&operation["responses"]).filter(|(status, _)| status.starts_with('2'));
     let (Some((_, response)), None) = (successes.next(), successes.next()) else { return (None, false) };
     let Ok(response) = document.resolved(response) else { return (None, false) };
@@ -171,7 +171,7 @@ fn unused_name(name: String, is_taken: impl Fn(&str) -> bool) -> String {
 
 /// Converter of one operation: adds the parts of the request to a route, and the arguments that they use.
 struct Converter<'d> {
-    document: &'d Document,
+    document: &'d OpenApiDocument,
     /// The route in configuration syntax, as JSON. Missing parts are empty.
     route: Value,
     /// Remarks on omitted parts.

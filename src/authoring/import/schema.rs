@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{Document, items, members, reference_of};
+use super::{OpenApiDocument, items, members, reference_of};
 use crate::model::admit_null;
 
 /// Maximum nesting depths of a converted schema. They are tried in order until the schema is within
@@ -26,7 +26,7 @@ pub(super) enum SchemaUse {
 }
 
 /// Converts a schema for clients; `None` if it is too large or has a dangling reference.
-pub(super) fn schema(document: &Document, written: &Value, schema_use: SchemaUse) -> Option<Value> {
+pub(super) fn schema(document: &OpenApiDocument, written: &Value, schema_use: SchemaUse) -> Option<Value> {
     DEPTHS.iter().find_map(|depth| {
         let open_references = Vec::new();
         let mut copy = SchemaConverter { document, schema_use, remaining: SIZE_LIMIT, open_references };
@@ -35,7 +35,7 @@ pub(super) fn schema(document: &Document, written: &Value, schema_use: SchemaUse
 }
 
 struct SchemaConverter<'d> {
-    document: &'d Document,
+    document: &'d OpenApiDocument,
     schema_use: SchemaUse,
     /// Number of subschemas that may still be added.
     remaining: usize,
@@ -221,7 +221,7 @@ mod tests {
             "Node": {"type": "object", "properties": {"next": {"$ref": "#/components/schemas/Node"}}},
             "Base": {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer", "readOnly": true}}},
         }}});
-        let document = Document::new(root).unwrap();
+        let document = OpenApiDocument::new(root).unwrap();
         assert_eq!(schema(&document, &written, schema_use), Some(expected));
     }
 
@@ -266,7 +266,7 @@ mod tests {
             (0..30).map(|number| (format!("f{number}"), json!({"type": "string"}))).collect();
         let object = json!({"type": "object", "properties": fields});
         let wide: Map<String, Value> = (0..30).map(|number| (format!("o{number}"), object.clone())).collect();
-        let document = Document::new(json!({"openapi": "3.1.0"})).unwrap();
+        let document = OpenApiDocument::new(json!({"openapi": "3.1.0"})).unwrap();
         let schema_value = schema(
             &document,
             &json!({"type": "object", "properties": {"a": {"properties": wide}}}),

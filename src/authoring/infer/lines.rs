@@ -301,19 +301,19 @@ const MAX_LINES: usize = 12;
 const MAX_REPORT_WORDS: usize = 60;
 
 /// Lines of a text, each split into words.
-type Lines<'t> = Vec<Vec<&'t str>>;
+type SplitLines<'t> = Vec<Vec<&'t str>>;
 
 /// Proposes a pattern for a short report of constant words and numbers, such as the output of `vmstat` or
 /// nginx's `stub_status`. The numbers follow the words that name them, or are in a line below their names.
 pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
-    let samples: Vec<Lines<'_>> = texts
+    let samples: Vec<SplitLines<'_>> = texts
         .iter()
         .map(|text| {
             full_lines(text).take(MAX_LINES + 1).map(|line| line.split_whitespace().collect()).collect()
         })
         .collect();
     let first = samples.first()?;
-    let widths = |lines: &Lines<'_>| lines.iter().map(Vec::len).collect::<Vec<_>>();
+    let widths = |lines: &SplitLines<'_>| lines.iter().map(Vec::len).collect::<Vec<_>>();
     let fits =
         (2..=MAX_LINES).contains(&first.len()) && widths(first).iter().sum::<usize>() <= MAX_REPORT_WORDS;
     if !fits || samples.iter().any(|lines| widths(lines) != widths(first)) {
@@ -336,7 +336,7 @@ pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
 
 /// Samples that have the same number of lines, and the same number of words in each line.
 struct AlignedSamples<'s, 't> {
-    samples: &'s [Lines<'t>],
+    samples: &'s [SplitLines<'t>],
 }
 
 impl<'t> AlignedSamples<'_, 't> {
@@ -429,7 +429,7 @@ const MAX_LINE_WORDS: usize = 20;
 /// Proposes a pattern for lines with the same number of words and some constant words.
 pub(super) fn repeated_lines(texts: &[&str]) -> Option<Candidate> {
     let all_lines = texts.iter().flat_map(|text| full_lines(text)).take(10_000);
-    let lines: Vec<Lines<'_>> = all_lines.map(|line| vec![line.split_whitespace().collect()]).collect();
+    let lines: Vec<SplitLines<'_>> = all_lines.map(|line| vec![line.split_whitespace().collect()]).collect();
     let first = &lines.first()?[0];
     let width = first.len();
     if width > MAX_LINE_WORDS || lines.iter().any(|line| line[0].len() != width) {

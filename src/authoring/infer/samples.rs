@@ -128,12 +128,12 @@ const RESULT_CODES: &str = "result code errcode errno error_code errorCode retco
 const MESSAGES: &str = "message msg errmsg error_message error errors detail reason";
 
 /// JSON or XML document with members.
-struct Document {
+struct SampleDocument {
     members: Map<String, Value>,
     is_xml: bool,
 }
 
-impl Document {
+impl SampleDocument {
     fn read(sample: &Sample, text: &str, charset: Option<&str>) -> Option<Self> {
         let is_xml = text.trim_start_matches('\u{feff}').trim_start().starts_with('<');
         let value = match is_xml {
@@ -264,8 +264,9 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
     };
     let (mut successes, mut texts, mut hidden_failures) = (Vec::new(), Vec::new(), Vec::new());
     let label = charset.as_ref().map(|finding| finding.value.as_str());
-    let read = |(sample, text): (&&Sample, &Option<String>)| Document::read(sample, text.as_deref()?, label);
-    let documents: Vec<Option<Document>> = good.iter().zip(&decoded).map(read).collect();
+    let read =
+        |(sample, text): (&&Sample, &Option<String>)| SampleDocument::read(sample, text.as_deref()?, label);
+    let documents: Vec<Option<SampleDocument>> = good.iter().zip(&decoded).map(read).collect();
     for ((sample, text), document) in good.into_iter().zip(&decoded).zip(&documents) {
         let evidence = text.as_deref().and_then(|text| {
             let beside = |other| document.as_ref()?.error_evidence_beside(other);
@@ -379,9 +380,9 @@ fn implied_error(classified: &ClassifiedSamples<'_>) -> Option<ErrorEvidence> {
 mod tests {
     use super::*;
 
-    fn document(text: &str) -> Option<Document> {
+    fn document(text: &str) -> Option<SampleDocument> {
         let Ok(Value::Object(members)) = serde_json::from_str(text) else { return None };
-        Some(Document { members, is_xml: false })
+        Some(SampleDocument { members, is_xml: false })
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::config::section::cursor;
 use crate::settings::{Checked, Code, Cursor, Entry, Invalid, Setting, SourceSpan, suggest};
 use crate::translate::extract::{ExtractorKind, MemberNames, Typing, ValueCount};
-use crate::translate::{Cardinality, Field, FieldKind, FieldPath, FieldSetting, Fields, OnMissing};
+use crate::translate::{Field, FieldKind, FieldPath, FieldSetting, Fields, Multiplicity, OnMissing};
 
 /// Parses the keys of an extractor that describe types: `fields`, `type`, or the type of an object with its
 /// fields.
@@ -68,7 +68,7 @@ pub(super) fn typing(
     }
     // The extractor already returns a list; `type` is the type of its items.
     if extractor.value_count() == ValueCount::Many && written.from.is_none() {
-        kind.count = Cardinality::One;
+        kind.count = Multiplicity::One;
     }
     Ok(Typing::Value { from: written.from.map(|(path, _)| path), kind: Box::new(kind) })
 }

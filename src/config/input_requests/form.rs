@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 /// A field of a form.
 #[derive(Section)]
 #[section(name = "a field of a form", id = "form_field", text = "type")]
-struct FieldSettings {
+struct FormFieldSettings {
     /// Type.
     #[key(kind = ValueKind::Word(TYPES), with = read_type, shown = "`string`")]
     r#type: Option<&'static str>,
@@ -78,11 +78,11 @@ struct FormField {
 
 /// Parses a field: a type, or a map.
 impl Setting for FormField {
-    const KIND: ValueKind = FieldSettings::KIND;
+    const KIND: ValueKind = FormFieldSettings::KIND;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let FieldSettings { r#type, title, description, choices, multiple, default, optional } =
-            FieldSettings::read(value)?;
+        let FormFieldSettings { r#type, title, description, choices, multiple, default, optional } =
+            FormFieldSettings::read(value)?;
         if choices.is_some() && r#type.is_some_and(|word| !word.starts_with("string")) {
             let span = value.node.get("choices").map_or(value.node.span, |node| node.span);
             let message = "`choices` requires the type `string`";

@@ -125,7 +125,7 @@ fn read_url(value: &Cursor<'_>) -> Checked<Option<Template>> {
 struct SampleSettings {
     /// Messages: a template for one of the user, or a list by role.
     #[key(example = "`messages: \"…\"`, the prompt for the model")]
-    messages: Messages,
+    messages: SamplingMessages,
     /// System prompt: a template.
     system: Option<Template>,
     #[key(part)]
@@ -135,14 +135,14 @@ struct SampleSettings {
 /// Message of one role.
 #[derive(Section)]
 #[section(name = "a message", id = "message", check_keys = Self::check_keys)]
-struct MessageSettings {
+struct SamplingMessageSettings {
     /// Message of the user: a template.
     user: Option<Template>,
     /// Message of the model: a template.
     assistant: Option<Template>,
 }
 
-impl MessageSettings {
+impl SamplingMessageSettings {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         if section.entry("user").is_some() != section.entry("assistant").is_some() {
             return Ok(());
@@ -159,17 +159,18 @@ impl MessageSettings {
 }
 
 /// Messages of a sampling request: one message of the user, or a list.
-struct Messages(Vec<(MessageRole, Template)>);
+struct SamplingMessages(Vec<(MessageRole, Template)>);
 
-impl Setting for Messages {
-    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Text, ValueKind::List(&MessageSettings::KIND)]);
+impl Setting for SamplingMessages {
+    const KIND: ValueKind =
+        ValueKind::Either(&[ValueKind::Text, ValueKind::List(&SamplingMessageSettings::KIND)]);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         if value.node.as_list().is_none_or(<[_]>::is_empty) {
             return Ok(Self(vec![(MessageRole::User, Template::read(value)?)]));
         }
-        let messages = Vec::<MessageSettings>::read(value)?;
-        Ok(Self(messages.into_iter().filter_map(MessageSettings::template).collect()))
+        let messages = Vec::<SamplingMessageSettings>::read(value)?;
+        Ok(Self(messages.into_iter().filter_map(SamplingMessageSettings::template).collect()))
     }
 }
 
@@ -177,7 +178,8 @@ impl Setting for SamplingRequestTemplate {
     const KIND: ValueKind = SampleSettings::KIND;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let SampleSettings { messages: Messages(messages), system, options } = SampleSettings::read(value)?;
+        let SampleSettings { messages: SamplingMessages(messages), system, options } =
+            SampleSettings::read(value)?;
         Ok(Self { messages, system, options })
     }
 }

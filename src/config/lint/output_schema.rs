@@ -11,7 +11,7 @@ use crate::translate::extract::{Extract, ValueCount};
 use crate::translate::{ITEM, ListPath, OnNoMatch, OutputSchema, RuleAction, SuccessRule, WrapNonObjects};
 
 /// JSON Schema, as the members of an object.
-type Schema = Map<String, Value>;
+type SchemaObject = Map<String, Value>;
 
 /// Derives the output schema from the fields of the rules.
 ///
@@ -24,7 +24,7 @@ pub(crate) fn derived(
     on_no_match: OnNoMatch,
     wrap: WrapNonObjects,
 ) -> Result<OutputSchema, String> {
-    let mut joined: Option<Schema> = None;
+    let mut joined: Option<SchemaObject> = None;
     for (index, compiled) in rules.iter().enumerate() {
         let RuleAction::Success(rule) = &compiled.rule.action else { continue };
         let which = || name_of_rule(report, rules, index);
@@ -65,7 +65,7 @@ fn name_of_rule(report: &Report<'_>, rules: &[CompiledRule], index: usize) -> St
 /// # Errors
 ///
 /// The reason why the schema is unknown, as the end of a sentence about the rule.
-fn shape_of(rule: &SuccessRule, extract: Option<&Extract>) -> Result<Schema, String> {
+fn shape_of(rule: &SuccessRule, extract: Option<&Extract>) -> Result<SchemaObject, String> {
     if rule.structured.is_some() {
         return Err("changes the value with `structured`".to_owned());
     }
@@ -79,12 +79,12 @@ fn shape_of(rule: &SuccessRule, extract: Option<&Extract>) -> Result<Schema, Str
 
 /// Returns the known part of the schema of a rule's value; `None` if nothing is known, or if jq changes the
 /// value.
-pub(crate) fn schema_of(rule: &SuccessRule, extract: Option<&Extract>) -> Option<Schema> {
+pub(crate) fn schema_of(rule: &SuccessRule, extract: Option<&Extract>) -> Option<SchemaObject> {
     extract.filter(|_| rule.structured.is_none())?.schema()
 }
 
 /// Combines the schemas of two rules: objects and lists of objects are merged, other schemas must be equal.
-fn join_values(left: Schema, right: Schema) -> Option<Schema> {
+fn join_values(left: SchemaObject, right: SchemaObject) -> Option<SchemaObject> {
     let are =
         |kind: &str| [&left, &right].iter().all(|schema| schema.get("type").is_some_and(|own| own == kind));
     if left == right {
@@ -93,13 +93,13 @@ fn join_values(left: Schema, right: Schema) -> Option<Schema> {
     if are("object") {
         return Some(join(&left, &right));
     }
-    let items = |schema: &Schema| member(schema, "items").filter(|_| are("array")).cloned();
+    let items = |schema: &SchemaObject| member(schema, "items").filter(|_| are("array")).cloned();
     let items = join_values(items(&left)?, items(&right)?)?;
     Some(Map::from_iter([("type".into(), "array".into()), ("items".into(), items.into())]))
 }
 
 /// Merges two object schemas: the result has the fields of both, and a field is required if both require it.
-fn join(left: &Schema, right: &Schema) -> Schema {
+fn join(left: &SchemaObject, right: &SchemaObject) -> SchemaObject {
     let mut joined = member(left, "properties").cloned().unwrap_or_default();
     for (name, kind) in member(right, "properties").into_iter().flatten() {
         match joined.get_mut(name) {
@@ -120,12 +120,12 @@ fn join(left: &Schema, right: &Schema) -> Schema {
 }
 
 /// Returns the value of a keyword, if it is an object: a schema or a map of schemas.
-fn member<'s>(schema: &'s Schema, keyword: &str) -> Option<&'s Schema> {
+fn member<'s>(schema: &'s SchemaObject, keyword: &str) -> Option<&'s SchemaObject> {
     schema.get(keyword)?.as_object()
 }
 
 /// Returns the names of the required members.
-fn required(schema: &Schema) -> Vec<&str> {
+fn required(schema: &SchemaObject) -> Vec<&str> {
     let names = schema.get("required").and_then(Value::as_array).into_iter().flatten();
     names.filter_map(Value::as_str).collect()
 }
@@ -178,7 +178,7 @@ fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compile
     report.error(Code::OutputShape.at_span(span), message, help);
 }
 
-fn kinds_of(schema: &Schema) -> Vec<&str> {
+fn kinds_of(schema: &SchemaObject) -> Vec<&str> {
     own_types(schema).collect()
 }
 
@@ -191,13 +191,13 @@ struct Comparison<'r, 'f> {
 
 impl Comparison<'_, '_> {
     /// Compares the schemas of one value. `place` is the path of the value; it is empty for the root.
-    fn value(&self, of_rule: &Schema, of_output: &Schema, node: &Node, place: &str) {
+    fn value(&self, of_rule: &SchemaObject, of_output: &SchemaObject, node: &Node, place: &str) {
         // A schema behind a `$ref` is only checked at run time.
         if of_output.contains_key("$ref") || !self.kinds(of_rule, of_output, node, place) {
             return;
         }
         self.values(of_rule, of_output, node, place);
-        let format = |schema: &Schema| schema.get("format").and_then(Value::as_str).map(str::to_owned);
+        let format = |schema: &SchemaObject| schema.get("format").and_then(Value::as_str).map(str::to_owned);
         if let (Some(found), Some(expected)) = (format(of_rule), format(of_output))
             && found != expected
         {
@@ -218,7 +218,7 @@ impl Comparison<'_, '_> {
         Code::OutputFieldType.at_span(node.get(keyword).map_or(self.span, |node| node.span))
     }
 
-    fn kinds(&self, of_rule: &Schema, of_output: &Schema, node: &Node, place: &str) -> bool {
+    fn kinds(&self, of_rule: &SchemaObject, of_output: &SchemaObject, node: &Node, place: &str) -> bool {
         let (found, expected) = (kinds_of(of_rule), kinds_of(of_output));
         let fits =
             |kind: &&str| expected.contains(kind) || (**kind == *"integer" && expected.contains(&"number"));
@@ -237,7 +237,7 @@ impl Comparison<'_, '_> {
         false
     }
 
-    fn values(&self, of_rule: &Schema, of_output: &Schema, node: &Node, place: &str) {
+    fn values(&self, of_rule: &SchemaObject, of_output: &SchemaObject, node: &Node, place: &str) {
         let Some(found) = of_rule.get("enum").and_then(Value::as_array) else { return };
         let (expected, key) = match (of_output.get("enum"), of_output.get("const")) {
             (Some(Value::Array(listed)), _) => (listed.as_slice(), "enum"),
@@ -252,7 +252,7 @@ impl Comparison<'_, '_> {
         }
     }
 
-    fn object(&self, of_rule: &Schema, of_output: &Schema, node: &Node, place: &str) {
+    fn object(&self, of_rule: &SchemaObject, of_output: &SchemaObject, node: &Node, place: &str) {
         let Some(fields) = member(of_rule, "properties") else { return };
         let properties = member(of_output, "properties");
         let closed = of_output.get("additionalProperties") == Some(&Value::Bool(false));
@@ -307,7 +307,7 @@ fn name_of(place: &str) -> String {
 /// known fields next to it, which a list does not have.
 ///
 /// Returns `None` if all fields are known, or if the path reaches a value of unknown type.
-pub(crate) fn first_unknown_field(schema: &Schema, path: &[&str]) -> Option<(String, Vec<String>)> {
+pub(crate) fn first_unknown_field(schema: &SchemaObject, path: &[&str]) -> Option<(String, Vec<String>)> {
     let (name, rest) = path.split_first()?;
     match kinds_of(schema)[..] {
         ["array"] if *name == ITEM => return first_unknown_field(member(schema, "items")?, rest),

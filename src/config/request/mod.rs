@@ -8,7 +8,9 @@ mod values;
 
 use http::{HeaderName, Method};
 
-use self::values::{Target, read_headers, read_json, read_target, read_text, target, warn_of_colon_names};
+use self::values::{
+    RequestTarget, read_headers, read_json, read_target, read_text, target, warn_of_colon_names,
+};
 use super::route_tests::UpstreamKind;
 use super::schemas::UsedArguments;
 use super::section::{ReadElsewhere, cursor, in_scope};
@@ -41,7 +43,7 @@ pub(super) struct RequestSettings {
     method: Option<Method>,
     /// Path, with arguments as `{name}`; may end in `?name={argument}`.
     #[key(kind = ValueKind::Text, with = read_target)]
-    path: Option<Target>,
+    path: Option<RequestTarget>,
     /// Query parameters: a template each, or a list of them.
     query: Named<OneOrMore<ValueTemplate>>,
     /// Headers: a template each.
@@ -184,7 +186,7 @@ impl RequestParser<'_> {
         if let Ok(upstream) = &upstream {
             self.check_kind(value.node.span, upstream, UpstreamKind::Http)?;
         }
-        let Target(path, path_query) = self::target(value, if path.is_empty() { "/" } else { path })?;
+        let RequestTarget(path, path_query) = self::target(value, if path.is_empty() { "/" } else { path })?;
         let template = HttpTemplate { method, path, path_query, ..HttpTemplate::default() };
         Ok(CompiledRequest { upstream: upstream?, template: RequestTemplate::Http(template) })
     }
@@ -241,7 +243,7 @@ impl RequestParser<'_> {
     /// Builds the template of an HTTP request from the map form.
     fn http(&self, section: &OpenSection<'_>, settings: RequestSettings) -> Checked<HttpTemplate> {
         let RequestSettings { method, path, query, headers, body, .. } = settings;
-        let Some(Target(path, path_query)) = path else {
+        let Some(RequestTarget(path, path_query)) = path else {
             let message = format!("{} has no `path`", self.value.name);
             return Err(section.missing(message, "write `path: /forecast/{city}`"));
         };

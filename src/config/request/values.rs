@@ -30,14 +30,14 @@ pub(in crate::config) fn add_argument(value: &Cursor<'_>, name: &str, optional: 
 }
 
 /// Path template, and template of the query that follows its `?`.
-pub(super) struct Target(pub(super) PathTemplate, pub(super) QueryTemplate);
+pub(super) struct RequestTarget(pub(super) PathTemplate, pub(super) QueryTemplate);
 
-pub(super) fn read_target(value: &Cursor<'_>) -> Checked<Option<Target>> {
+pub(super) fn read_target(value: &Cursor<'_>) -> Checked<Option<RequestTarget>> {
     target(value, text_of(value)?).map(Some)
 }
 
 /// Parses a path and query; `text` is part of the string of `value`.
-pub(super) fn target(value: &Cursor<'_>, text: &str) -> Checked<Target> {
+pub(super) fn target(value: &Cursor<'_>, text: &str) -> Checked<RequestTarget> {
     check_variables(value, value.node)?;
     for secret in credential_forms::in_queries(text) {
         let name = text[..secret.start - 1].rsplit(['?', '&']).next().unwrap_or_default();
@@ -66,7 +66,7 @@ pub(super) fn target(value: &Cursor<'_>, text: &str) -> Checked<Target> {
     path.arguments().for_each(|name| used.add_kind(name, ArgumentKind::PathPart, value.node.span));
     let needed = path.arguments().chain(query.needed_arguments());
     needed.for_each(|name| used.set_needed(name, span_of(value, name)));
-    Ok(Target(path, query))
+    Ok(RequestTarget(path, query))
 }
 
 /// Help for a literal secret. A form field can only be in the request, so the help also suggests to protect

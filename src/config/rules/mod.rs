@@ -124,7 +124,7 @@ impl<'n> RuleSets<'n> {
         response: Option<&Entry>,
     ) -> Option<Vec<ExpandedRule>> {
         let Some(Entry { key, value }) = response else { return Some(Vec::new()) };
-        Expansion::new(self, report, user).expand(key.span, value)
+        RuleExpansion::new(self, report, user).expand(key.span, value)
     }
 
     /// Expands the rules of `defaults.response` for a route.
@@ -139,7 +139,7 @@ impl<'n> RuleSets<'n> {
         let context = ProblemContext { text: format!("in `defaults.response`, tried for {route}"), at };
         let origin = Some(RuleOrigin { names: "defaults".to_owned(), context });
         let user = format!("`defaults.response` for {route}");
-        Expansion { origin, ..Expansion::new(self, report, &user) }.expand(at, &response.value)
+        RuleExpansion { origin, ..RuleExpansion::new(self, report, &user) }.expand(at, &response.value)
     }
 
     /// Warns of named rules that no route uses. Parses those without required parameters, so that their
@@ -155,7 +155,7 @@ impl<'n> RuleSets<'n> {
                 continue;
             }
             let user = format!("the rules `{name}`");
-            let mut expansion = Expansion::new(self, report, &user);
+            let mut expansion = RuleExpansion::new(self, report, &user);
             expansion.chain.push(index);
             let substituted = set.arguments(report, span, &[]).and_then(|arguments| {
                 Substitution { report, budget: &self.budget, arguments }.substitute(response)
@@ -168,7 +168,7 @@ impl<'n> RuleSets<'n> {
 }
 
 /// State of an expansion.
-struct Expansion<'e> {
+struct RuleExpansion<'e> {
     sets: &'e RuleSets<'e>,
     report: &'e Report<'e>,
     /// Name of the owner of the `response`, for messages.
@@ -180,7 +180,7 @@ struct Expansion<'e> {
     rules: Vec<ExpandedRule>,
 }
 
-impl<'e> Expansion<'e> {
+impl<'e> RuleExpansion<'e> {
     fn new(sets: &'e RuleSets<'_>, report: &'e Report<'_>, user: &'e str) -> Self {
         Self { sets, report, user, chain: Vec::new(), origin: None, rules: Vec::new() }
     }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use crate::settings::{Budget, Code, Cost, Entry, Key, Kind, Node, Report, SourceSpan, fixed_regex};
+use crate::settings::{Budget, Code, Entry, Key, Kind, Node, Report, SourceSpan, TreeSize, fixed_regex};
 
 /// Maximum number of nodes that all `use` of the configuration insert together.
 pub(super) const NODE_LIMIT: usize = 2_000_000;
@@ -50,7 +50,7 @@ impl Substitution<'_> {
             Kind::Text(text) => {
                 let parameter = text.strip_prefix("$(").and_then(|name| name.strip_suffix(')'));
                 if let Some(argument) = parameter.and_then(|name| self.argument(name)) {
-                    let cost = Cost::from_node(argument);
+                    let cost = TreeSize::from_node(argument);
                     self.spend(cost.nodes, cost.text_bytes, node.span)?;
                     return Some(argument.clone());
                 }

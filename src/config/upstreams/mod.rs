@@ -11,7 +11,7 @@ pub(super) mod tools;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use self::http::Addresses;
-use self::program::{CommandLine, EnvSettings, McpServer};
+use self::program::{EnvSettings, McpServer, ProgramCommand};
 use self::tools::Offered;
 use super::routes::{DefaultSettings, LimitSettings};
 use crate::crypto::fingerprint;
@@ -80,10 +80,10 @@ pub(super) struct UpstreamSection {
     #[key(range = 100..=24 * 3_600_000, default = HttpSettings::DNS_REFRESH_INTERVAL_DEFAULT)]
     dns_refresh_interval: Duration,
     /// Instead of `url`: a program with its arguments, started for each call without a shell.
-    command: Option<CommandLine>,
+    command: Option<ProgramCommand>,
     /// Instead of `url`: path of a CGI program, started for each request.
     #[key(kind = ValueKind::Text, with = program::read_cgi)]
-    cgi: Option<CommandLine>,
+    cgi: Option<ProgramCommand>,
     /// Working directory of the program. Default `/`; for CGI, the directory of the program.
     #[key(kind = ValueKind::Text, with = program::read_directory)]
     cwd: Option<PathBuf>,

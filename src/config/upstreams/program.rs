@@ -17,7 +17,7 @@ use crate::settings::{
 use crate::upstream::program::Program;
 
 /// Program with its fixed arguments.
-pub(super) struct CommandLine {
+pub(super) struct ProgramCommand {
     program: String,
     place: SourceSpan,
     arguments: Vec<Expanded>,
@@ -38,7 +38,7 @@ pub(super) struct EnvSettings {
 /// Name of an environment variable.
 struct VariableName(String);
 
-impl Setting for CommandLine {
+impl Setting for ProgramCommand {
     const KIND: ValueKind = ValueKind::List(&ValueKind::Scalar);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
@@ -79,7 +79,7 @@ fn without_nul(context: ReadContext<'_>, span: SourceSpan, expanded: Expanded) -
 }
 
 /// Parses the path of a CGI program.
-pub(super) fn read_cgi(value: &Cursor<'_>) -> Checked<Option<CommandLine>> {
+pub(super) fn read_cgi(value: &Cursor<'_>) -> Checked<Option<ProgramCommand>> {
     let (place, arguments) = (value.node.span, Vec::new());
     let program = expansion::expand(value.context, place, text_of(value)?)?.text;
     if !program.contains('/') {
@@ -87,7 +87,7 @@ pub(super) fn read_cgi(value: &Cursor<'_>) -> Checked<Option<CommandLine>> {
         let help = format!("write `/usr/lib/cgi-bin/{program}`, or `./{program}`");
         return value.reject(Invalid::new(message, help));
     }
-    Ok(Some(CommandLine { program, place, arguments }))
+    Ok(Some(ProgramCommand { program, place, arguments }))
 }
 
 /// Parses a working directory; warns if it does not exist.
@@ -105,7 +105,7 @@ pub(super) fn read_directory(value: &Cursor<'_>) -> Checked<Option<PathBuf>> {
 pub(super) fn command(
     context: ReadContext<'_>,
     name: UpstreamName,
-    CommandLine { program, place, arguments }: CommandLine,
+    ProgramCommand { program, place, arguments }: ProgramCommand,
     cwd: Option<PathBuf>,
     env: EnvSettings,
 ) -> Checked<Program> {
@@ -221,7 +221,7 @@ pub(super) enum McpServer {
 pub(super) struct McpChild {
     /// Program with its arguments, started without a shell.
     #[key(example = "command: [npx, -y, NAME]")]
-    command: CommandLine,
+    command: ProgramCommand,
     /// Working directory of the program. Default `/`.
     #[key(kind = ValueKind::Text, with = read_directory)]
     cwd: Option<PathBuf>,

@@ -76,7 +76,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Member<'a> {
 
 /// A JSON string, borrowed where it has no escapes.
 #[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+struct JsonString<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// The parameters of all methods. A duplicate is an error: a proxy in front of glossator may have read the
 /// other value. Other members are ignored.
@@ -107,7 +107,7 @@ pub(super) struct Params<'a> {
 /// The members of a message that JSON-RPC 2.0 defines. Other members are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-struct Envelope<'a> {
+struct JsonRpcMessage<'a> {
     jsonrpc: Member<'a>,
     id: Member<'a>,
     method: Member<'a>,
@@ -139,27 +139,27 @@ pub(super) struct RequestMeta<'a> {
 /// [`RejectedMessage`] if the body is not JSON, is not one JSON-RPC 2.0 message, or has parameters that no
 /// method accepts.
 pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<'_>> {
-    let envelope = envelope(body).map_err(|error| RejectedMessage { id: None, method: None, error })?;
-    let method = envelope.method.text();
+    let message = parse_members(body).map_err(|error| RejectedMessage { id: None, method: None, error })?;
+    let method = message.method.text();
     // The id is parsed first, so that the error for any later problem has the id of the request.
-    let id = envelope.id.0.map(RpcId::parse).transpose();
+    let id = message.id.0.map(RpcId::parse).transpose();
     let id = id.map_err(|error| RejectedMessage { id: None, method: method.clone(), error })?;
     let reject = |error| RejectedMessage { id, method: method.clone(), error };
     let no_message = |why: &'static str| reject(ErrorKind::NOT_A_MESSAGE.error(why));
-    if envelope.jsonrpc.text().as_deref() != Some("2.0") {
+    if message.jsonrpc.text().as_deref() != Some("2.0") {
         return Err(no_message("`jsonrpc` must be \"2.0\""));
     }
     values_within(body, ARGUMENT_VALUE_LIMIT)
         .map_err(|many| reject(ErrorKind::PARAMS.error(many.to_string())))?;
-    let (result, error) = (envelope.result.0, envelope.error.0);
+    let (result, error) = (message.result.0, message.error.0);
     // A proxy in front of glossator may have taken the message for a response.
-    if envelope.method.0.is_some() && (result.is_some() || error.is_some()) {
+    if message.method.0.is_some() && (result.is_some() || error.is_some()) {
         return Err(no_message("a message with a `method` has neither `result` nor `error`"));
     }
-    match (envelope.method.0, id, result, error) {
+    match (message.method.0, id, result, error) {
         (Some(_), Some(id), ..) => {
             let method = method.clone().ok_or_else(|| no_message("`method` must be a string"))?;
-            let params: Box<Params<'_>> = envelope.params.optional_object("params").map_err(reject)?;
+            let params: Box<Params<'_>> = message.params.optional_object("params").map_err(reject)?;
             let meta: RequestMeta<'_> = params.meta.optional_object("params._meta").map_err(reject)?;
             // Progress tokens have these types in every revision (Progress, "Progress Flow").
             if !meta.progress_token.0.is_none_or(is_text_or_integer) {
@@ -170,7 +170,7 @@ pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<
         }
         (Some(_), None, ..) => Ok(ClientMessage::Notification(RpcNotification {
             method: method.clone(),
-            params: envelope.params,
+            params: message.params,
         })),
         (None, Some(_), Some(_), Some(_)) => Err(no_message("a response has either `result` or `error`")),
         (None, Some(id), None, Some(error)) => Ok(ClientMessage::Response { id, result: Err(error) }),
@@ -228,7 +228,7 @@ impl<'a> Member<'a> {
 
     /// The member as a string; `None` if it is missing or of another type.
     pub(super) fn text(self) -> Option<Cow<'a, str>> {
-        serde_json::from_str(self.0?.get()).ok().map(|Text(text)| text)
+        serde_json::from_str(self.0?.get()).ok().map(|JsonString(text)| text)
     }
 
     /// The member as a string, which is required. `path` is its position in the message, such as
@@ -280,7 +280,7 @@ fn not_json(error: serde_json::Error) -> RpcError {
     ErrorKind::NOT_JSON.error(format!("the body is not JSON: {error}"))
 }
 
-fn envelope(body: &[u8]) -> Result<Envelope<'_>, RpcError> {
+fn parse_members(body: &[u8]) -> Result<JsonRpcMessage<'_>, RpcError> {
     let raw = || serde_json::from_slice::<&RawValue>(body).map_err(not_json);
     if body.trim_ascii_start().starts_with(b"{") {
         // Parsing ends at a duplicate member, so `raw` checks whether the rest of the body is JSON.

@@ -63,8 +63,9 @@ use self::replicas::Replicas;
 use self::response::{
     ClientRequestError, MessageReceiver, MessageSender, PendingResponse, ResponseForm, RpcResponse, RpcResult,
 };
+use self::resumable_streams::LAST_EVENT_ID;
 use self::revision::Revision;
-use self::rpc_context::{LAST_EVENT_ID, MessageContext, PROTOCOL_VERSION, RpcContext, SESSION_ID};
+use self::rpc_context::{MessageContext, PROTOCOL_VERSION, RpcContext, SESSION_ID};
 use self::rpc_error::{ErrorKind, RpcError, truncated};
 use self::server_info::ServerInfo;
 use self::sessions::NamedSession;
@@ -94,10 +95,6 @@ const METHODS_PER_REQUEST: &str = "POST, OPTIONS";
 /// Time after which a response without a message becomes a stream with keep-alive comments, because proxies
 /// close idle connections.
 const STREAM_AFTER: Duration = Duration::from_secs(2);
-
-/// Error for a stream that can't be resumed.
-const EVENTS_EXPIRED: &str =
-    "`Last-Event-ID`: the events after this one are no longer stored; send the request again";
 
 /// The MCP endpoint. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -219,7 +216,7 @@ impl McpEndpoint {
             if let (None, Some((name, _))) = (&stream, id.rsplit_once('.')) {
                 stream = dispatcher.open_requests.replicas.resume(name, message).await;
             }
-            return stream.ok_or_else(|| ErrorKind::NOT_A_MESSAGE.error(EVENTS_EXPIRED));
+            return stream.ok_or_else(|| ErrorKind::NOT_A_MESSAGE.error(resumable_streams::EVENTS_EXPIRED));
         }
         let client = message.client();
         let (receiver, notifying) = subscriptions::open_session_stream(dispatcher, session, client)?;

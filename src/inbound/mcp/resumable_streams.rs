@@ -22,7 +22,7 @@ use std::{
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{FutureExt, stream::unfold};
-use http::Response;
+use http::{HeaderName, Response};
 use parking_lot::Mutex;
 use settings_derive::Section;
 use tokio::{
@@ -33,6 +33,14 @@ use tokio::{
 use super::response::KEEP_ALIVE;
 use super::{MessageReceiver, PendingResponse, Replicas, Revision, response};
 use crate::upstream::OnDrop;
+
+/// Header with the id of the last event of a stream that the client has read (WHATWG HTML, "Server-sent
+/// events", "The `Last-Event-ID` header").
+pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Error for a stream that can't be resumed.
+pub(super) const EVENTS_EXPIRED: &str =
+    "`Last-Event-ID`: the events after this one are no longer stored; send the request again";
 
 /// Maximum number of resumable streams. Further streams end with their connection.
 const STREAMS_LIMIT: usize = 1024;

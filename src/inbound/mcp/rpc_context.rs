@@ -33,10 +33,6 @@ use crate::upstream::ClientIdentity;
 pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// Header with the id of the last event of a stream that the client has read (WHATWG HTML, "Server-sent
-/// events").
-pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-
 /// A message's transport, session, and the context of its request.
 #[derive(Debug)]
 pub(super) struct MessageContext {

@@ -204,12 +204,12 @@ impl Sessions {
 const ID_LIMIT_BYTES: usize = 256;
 
 /// A session id, and the JSON id of a request in the session.
-type Key = (Box<str>, Box<str>);
+type RequestKey = (Box<str>, Box<str>);
 
 /// The requests of sessions that are in flight in this process, so that they can be cancelled. The limits of
 /// connections limit their number.
 #[derive(Debug, Default)]
-pub(super) struct InFlightRequests(Mutex<HashMap<Key, Arc<Notify>>>);
+pub(super) struct InFlightRequests(Mutex<HashMap<RequestKey, Arc<Notify>>>);
 
 impl InFlightRequests {
     /// Adds a request until the guard is dropped. Returns the guard, and the `Notify` that signals the
@@ -219,7 +219,7 @@ impl InFlightRequests {
         if id.len() > ID_LIMIT_BYTES {
             return None;
         }
-        let key: Key = (session.into(), canonical(id).into());
+        let key: RequestKey = (session.into(), canonical(id).into());
         let cancelled = Arc::new(Notify::new());
         let mut requests = self.0.lock();
         if requests.contains_key(&key) {

@@ -15,7 +15,7 @@ use serde_json::{Map, Number, Value};
 /// remains a key, even if it equals the key that `serde_json` uses internally for numbers.
 pub(super) fn parse(text: &[u8]) -> Option<Value> {
     let mut parser = serde_json::Deserializer::from_slice(text);
-    let value = Reader { inside: &text.as_ptr_range() }.deserialize(&mut parser).ok()?;
+    let value = ValueVisitor { inside: &text.as_ptr_range() }.deserialize(&mut parser).ok()?;
     parser.end().ok()?;
     Some(value)
 }
@@ -26,18 +26,18 @@ const SMALL_MEMBERS: usize = 16;
 /// Key of an object; borrowed from the text unless it contains escapes.
 #[derive(Deserialize)]
 #[serde(transparent)]
-struct Key<'t>(#[serde(borrow)] Cow<'t, str>);
+struct ObjectKey<'t>(#[serde(borrow)] Cow<'t, str>);
 
 /// Visitor for the deserializer of `serde_json`.
 ///
 /// `inside` is the range of memory addresses of the text. The internal key that `serde_json` uses for numbers
 /// is borrowed too, but not from the text, so its address is outside of the range.
 #[derive(Clone, Copy)]
-struct Reader<'r> {
+struct ValueVisitor<'r> {
     inside: &'r Range<*const u8>,
 }
 
-impl<'de> DeserializeSeed<'de> for Reader<'_> {
+impl<'de> DeserializeSeed<'de> for ValueVisitor<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -45,7 +45,7 @@ impl<'de> DeserializeSeed<'de> for Reader<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Reader<'_> {
+impl<'de> Visitor<'de> for ValueVisitor<'_> {
     type Value = Value;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -83,7 +83,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         let (mut first, mut map) = (Vec::new(), Map::new());
-        while let Some(Key(name)) = members.next_key()? {
+        while let Some(ObjectKey(name)) = members.next_key()? {
             if matches!(&name, Cow::Borrowed(name) if !self.inside.contains(&name.as_ptr())) {
                 let digits: String = members.next_value()?;
                 return digits.parse::<Number>().map(Value::Number).map_err(Error::custom);

@@ -294,7 +294,7 @@ impl ResponseCache {
             if let Some(stored) = stored
                 && !response.response.status.is_server_error()
             {
-                self.remove(&key, &stored);
+                self.evict(&key, &stored);
             }
             return Ok(response);
         }
@@ -307,8 +307,8 @@ impl ResponseCache {
     }
 
     /// Removes a response from the local cache and the remote one.
-    fn remove(&self, key: &CacheKey, entry: &Arc<CachedResponse>) {
-        self.store.remove(key, entry);
+    fn evict(&self, key: &CacheKey, entry: &Arc<CachedResponse>) {
+        self.store.evict(key, entry);
         if let Some(remote) = &self.remote {
             remote.remove(&key[UPSTREAM_ID_BYTES..]);
         }
@@ -375,15 +375,16 @@ pub struct CacheEntry {
 }
 
 impl CacheEntry {
-    /// Removes the response from the cache, unless it was replaced since. It is for responses whose
+    /// Evicts the response from the cache, unless it was replaced since. It is for responses whose
     /// translation is an error.
-    pub fn remove(&self) {
-        self.cache.remove(&self.key, &self.entry);
+    pub fn evict(&self) {
+        self.cache.evict(&self.key, &self.entry);
     }
 }
 
-/// Cached responses of all routes, limited in bytes. Rarely used entries are evicted first, and a response
-/// larger than the whole cache is not stored. Clones share it.
+/// Cached responses of all routes, limited in bytes. Rarely used entries are evicted first (the eviction policy
+/// of `quick_cache` is a variant of Clock-PRO). A response larger than the whole cache is not stored. Clones
+/// share it.
 #[derive(Debug, Clone)]
 pub struct CacheStore(pub(super) Arc<Cache<CacheKey, Arc<CachedResponse>, Weight>>);
 
@@ -422,8 +423,8 @@ impl CacheStore {
         self.0.set_capacity(limit_bytes as u64);
     }
 
-    /// Removes a response, unless it was replaced since.
-    fn remove(&self, key: &CacheKey, entry: &Arc<CachedResponse>) {
+    /// Evicts a response, unless it was replaced since.
+    fn evict(&self, key: &CacheKey, entry: &Arc<CachedResponse>) {
         self.0.remove_if(key, |now| Arc::ptr_eq(now, entry));
     }
 }

@@ -215,7 +215,7 @@ async fn equal_hashes_of_different_requests_do_not_match() {
 async fn a_response_that_is_an_error_is_evicted() {
     let script = Script::new([good(&[]), good(&[])]);
     let service = cache(&script, TEN);
-    respond(&service, upstream_call(SECOND)).await.unwrap().entry.unwrap().remove();
+    respond(&service, upstream_call(SECOND)).await.unwrap().entry.unwrap().evict();
     call(&service, upstream_call(SECOND)).await.unwrap();
     assert_eq!(script.upstream_calls(), 2);
 }
@@ -374,7 +374,7 @@ async fn an_evicted_response_is_evicted_at_all_replicas() {
     let one = replica(&script, TEN, &memory, "same");
     let response = respond(&one, upstream_call(SECOND)).await.unwrap();
     assert_eq!(memory.names().len(), 1);
-    response.entry.unwrap().remove();
+    response.entry.unwrap().evict();
     assert!(memory.names().is_empty());
     call(&replica(&script, TEN, &memory, "same"), upstream_call(SECOND)).await.unwrap();
     assert_eq!(script.upstream_calls(), 2);
@@ -572,9 +572,9 @@ async fn evicting_a_response_does_not_evict_its_replacement() {
     let (key, first, second) = (key(0, "/a"), entry(1), entry(2));
     store.0.insert(key.clone(), first.clone());
     store.0.insert(key.clone(), second.clone());
-    store.remove(&key, &first);
+    store.evict(&key, &first);
     assert!(store.0.get(&key).is_some());
-    store.remove(&key, &second);
+    store.evict(&key, &second);
     assert!(store.0.get(&key).is_none());
     assert_eq!(store.0.weight(), 0);
 }

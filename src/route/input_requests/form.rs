@@ -10,11 +10,11 @@ use crate::model::{Schema, SchemaError, Violation, object_without_nones, pointer
 /// Form for elicitation. Clones share the fields.
 #[derive(Debug, Clone, Default)]
 pub struct InputForm {
-    fields: Vec<Arc<Field>>,
+    fields: Vec<Arc<FormField>>,
 }
 
 #[derive(Debug)]
-struct Field {
+struct FormField {
     name: String,
     required: bool,
     schema: Schema,
@@ -47,7 +47,11 @@ impl InputForm {
         }
         let field = |(name, field): (&String, &Value)| {
             let schema = field_schema(&format!("/properties/{}", pointer_segment(name)), field)?;
-            Ok(Arc::new(Field { name: name.clone(), required: required.contains(&name.as_str()), schema }))
+            Ok(Arc::new(FormField {
+                name: name.clone(),
+                required: required.contains(&name.as_str()),
+                schema,
+            }))
         };
         Ok(Self { fields: properties.map(field).collect::<Result<_, SchemaError>>()? })
     }
@@ -76,7 +80,7 @@ impl InputForm {
     /// Returns the form as a JSON Schema.
     pub fn document(&self) -> Map<String, Value> {
         let property =
-            |field: &Arc<Field>| (field.name.clone(), Value::Object(Map::clone(field.schema.document())));
+            |field: &Arc<FormField>| (field.name.clone(), Value::Object(Map::clone(field.schema.document())));
         let properties: Map<String, Value> = self.fields.iter().map(property).collect();
         let required = self.fields.iter().filter(|field| field.required);
         let required: Vec<Value> = required.map(|field| field.name.as_str().into()).collect();

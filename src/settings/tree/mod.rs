@@ -236,13 +236,13 @@ fn json_number(text: &str) -> Option<String> {
 
 /// Size of a value: number of nodes, bytes of text, and depth.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Cost {
+pub(crate) struct TreeSize {
     pub(crate) nodes: usize,
     pub(crate) text_bytes: usize,
     pub(crate) depth: usize,
 }
 
-impl Cost {
+impl TreeSize {
     pub(crate) fn from_node(node: &Node) -> Self {
         let keys = node.as_map().unwrap_or_default().iter().map(|entry| entry.key.text.len());
         let own_bytes = node.as_text().map_or(0, str::len) + keys.clone().sum::<usize>();

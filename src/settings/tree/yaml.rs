@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use granit_parser::{Event, Parser, ScalarStyle, StrInput, Tag};
 
 use super::{
-    Budget, Cost, Entry, Key, Kind, Node, resolve_plain,
+    Budget, Entry, Key, Kind, Node, TreeSize, resolve_plain,
     syntax_errors::{self, TOO_DEEP},
 };
 use crate::settings::{problem_code::Code, problem_collector::Report, source_text::SourceSpan};
@@ -70,7 +70,7 @@ struct TreeReader<'r, 'f> {
     file: usize,
     parser: Parser<'f, StrInput<'f>>,
     /// Anchored values, each with the size that an alias of it adds.
-    anchors: HashMap<usize, (Node, Cost)>,
+    anchors: HashMap<usize, (Node, TreeSize)>,
     budget: Budget,
     /// Number of lists and maps around the current value.
     depth: usize,
@@ -114,7 +114,7 @@ impl<'f> TreeReader<'_, 'f> {
         let span = SourceSpan { end: end.max(span.start), ..span };
         let node = Node { is_literal, ..Node::new(kind, span) };
         if anchor > 0 {
-            let cost = Cost::from_node(&node);
+            let cost = TreeSize::from_node(&node);
             // The copy for aliases uses memory as well.
             self.spend(cost.nodes, cost.text_bytes, node.span)?;
             self.anchors.insert(anchor, (node.clone(), cost));

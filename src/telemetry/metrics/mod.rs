@@ -61,8 +61,8 @@ impl Default for StartTime {
 }
 
 impl Meters {
-    /// Maximum number of tracked routes, and of tracked upstreams. Beyond it, those that no longer exist are
-    /// removed, so that an MCP server that keeps renaming its tools does not exhaust the memory.
+    /// Maximum number of tracked routes, and of tracked upstreams, which bounds the cardinality of their labels.
+    /// Beyond it, those that no longer exist are removed: an MCP server may keep renaming its tools.
     pub const TRACKED_LIMIT: usize = 10_000;
 
     /// Registers a source of metrics from another module. It is called for every snapshot.
@@ -203,7 +203,8 @@ fn report_http(reading: &mut MetricsSnapshot, durations: &HttpDurations) {
     }
 }
 
-/// Label of a method. All unknown methods have the same label, because clients can send any name.
+/// Label of a method. All unknown methods have the same label, because clients can send any name: the
+/// cardinality of labels stays bounded.
 pub fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

@@ -6,7 +6,7 @@ use csv::{ReaderBuilder, StringRecord, Terminator};
 use serde_json::Value;
 use settings_derive::Section;
 
-use super::records::{RaggedRows, Rows, after_lines, column_members, not_empty, read_columns};
+use super::records::{RaggedRows, TableBuilder, after_lines, column_members, not_empty, read_columns};
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::settings::{Checked, Code, Cursor, Invalid, OpenSection, text_of};
 use crate::translate::read_error::{ReadError, at_most};
@@ -129,7 +129,8 @@ impl Csv {
             reader.terminator(Terminator::Any(row_delimiter));
         }
         let mut reader = reader.from_reader(table.as_bytes().chain(&end[..]));
-        let mut rows = self.columns.clone().map(|names| Rows::named(names, self.ragged_rows, text));
+        let mut rows =
+            self.columns.clone().map(|names| TableBuilder::with_names(names, self.ragged_rows, text));
         let mut record = StringRecord::new();
         let failed = |error| read_error!("expected rows of cells, found {error}");
         while reader.read_record(&mut record).map_err(failed)? {
@@ -164,7 +165,7 @@ impl Csv {
                     let is_certain = self.header.is_some() || self.allow_empty;
                     let is_prose =
                         record.iter().skip(1).any(|name| name.starts_with(' ') && name.trim().contains(' '));
-                    let mut table = Rows::under(line(), names, self.ragged_rows, text)?;
+                    let mut table = TableBuilder::from_header(line(), names, self.ragged_rows, text)?;
                     (table.is_prose, table.is_certain) = (is_prose, is_certain);
                     rows = Some(table);
                 }

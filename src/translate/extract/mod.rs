@@ -35,7 +35,7 @@ pub(crate) use self::{
     documents::read_media_type,
     mcp::{McpResult, ResultKind, is_from_mcp_server, is_mcp_error, with_value_of_rule},
 };
-use super::fields::{Cardinality, FieldPath, FieldType, Fields, each_record, list_of, object_of};
+use super::fields::{FieldPath, FieldType, Fields, Multiplicity, each_record, list_of, object_of};
 use super::read_error::ReadError;
 use super::response_view::ResponseView;
 use crate::model::{Content, JsonText, kind_of};
@@ -542,7 +542,7 @@ impl Typing {
         match self {
             Self::Untyped => Ok(found),
             Self::Fields(fields) => fields.apply(&found),
-            Self::Value { from: None, kind } if kind.count == Cardinality::List => kind.apply(&found),
+            Self::Value { from: None, kind } if kind.count == Multiplicity::List => kind.apply(&found),
             Self::Value { from: None, kind } => each_record(&found, |found| kind.apply(found)),
             // A list at this path is one value, not several records.
             Self::Value { from: Some(path), kind } => {

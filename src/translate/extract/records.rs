@@ -287,7 +287,7 @@ const SHOWN: usize = 80;
 
 /// Builds a list of row objects with string members.
 #[derive(Default)]
-pub(super) struct Rows {
+pub(super) struct TableBuilder {
     /// Line number of the header in the response; `None` if the rule declares the names.
     header_line: Option<usize>,
     /// Whether the header resembles prose: a space after each separator, and several words between two
@@ -305,14 +305,14 @@ pub(super) struct Rows {
     limit_bytes: usize,
 }
 
-impl Rows {
+impl TableBuilder {
     /// Begins a table with the names of a header. An empty name at the end is ignored. `text` is the whole
     /// response.
     ///
     /// # Errors
     ///
     /// A sentence, if a name is empty or occurs twice, or the header is the first tag of an HTML page.
-    pub(super) fn under(
+    pub(super) fn from_header(
         header_line: usize,
         mut names: Vec<String>,
         ragged_rows: RaggedRows,
@@ -339,12 +339,12 @@ impl Rows {
             let error = ReadError::with_quote(usize::MAX, &expected, twice);
             return Err(error.with_suffix(" twice; `columns` declares names"));
         }
-        Ok(Self { header_line: Some(header_line), spare, ..Self::named(names, ragged_rows, text) })
+        Ok(Self { header_line: Some(header_line), spare, ..Self::with_names(names, ragged_rows, text) })
     }
 
     /// Begins a table with the names configured in the rule, which were checked when it was loaded. `text` is
     /// the whole response.
-    pub(super) fn named(names: Vec<String>, ragged_rows: RaggedRows, text: &str) -> Self {
+    pub(super) fn with_names(names: Vec<String>, ragged_rows: RaggedRows, text: &str) -> Self {
         let allowed = text.len().saturating_mul(TABLE_BYTES_PER_BYTE).saturating_add(SHORT_TABLE_LIMIT_BYTES);
         Self { names, ragged_rows, limit_bytes: allowed.min(TABLE_LIMIT_BYTES), ..Self::default() }
     }

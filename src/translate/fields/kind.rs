@@ -20,7 +20,7 @@ pub struct FieldType {
     /// Type of one value.
     pub kind: FieldKind,
     /// One value or a list.
-    pub count: Cardinality,
+    pub count: Multiplicity,
     /// Words that mean null, regardless of ASCII case. Without any, null is an error.
     pub nulls: Vec<String>,
     /// Title, for people.
@@ -31,7 +31,7 @@ pub struct FieldType {
 
 /// Number of values of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cardinality {
+pub enum Multiplicity {
     /// One.
     One,
     /// A list; a single value becomes a list of one.
@@ -67,7 +67,7 @@ pub enum FieldKind {
 
 impl From<FieldKind> for FieldType {
     fn from(kind: FieldKind) -> Self {
-        Self { kind, count: Cardinality::One, nulls: Vec::new(), title: None, description: None }
+        Self { kind, count: Multiplicity::One, nulls: Vec::new(), title: None, description: None }
     }
 }
 
@@ -82,7 +82,7 @@ impl FieldType {
         if !self.nulls.is_empty() {
             admit_null(&mut schema);
         }
-        if self.count == Cardinality::List {
+        if self.count == Multiplicity::List {
             schema = list_of(schema);
         }
         let texts = [("title", &self.title), ("description", &self.description)];
@@ -114,15 +114,15 @@ impl FieldType {
     /// A sentence with the expected and the found form.
     pub(crate) fn apply(&self, value: &Value) -> Result<Value, ReadError> {
         match (self.count, value) {
-            (Cardinality::One, value) => self.apply_to_one(value),
-            (Cardinality::List, Value::Array(items)) => {
+            (Multiplicity::One, value) => self.apply_to_one(value),
+            (Multiplicity::List, Value::Array(items)) => {
                 let typed = items.iter().enumerate().map(|(index, item)| {
                     let place = || format!("item {}", index + 1);
                     self.apply_to_one(item).map_err(|error| error.under(&place(), &place()))
                 });
                 typed.collect::<Result<_, _>>().map(Value::Array)
             }
-            (Cardinality::List, value) => Ok(Value::Array(vec![self.apply_to_one(value)?])),
+            (Multiplicity::List, value) => Ok(Value::Array(vec![self.apply_to_one(value)?])),
         }
     }
 

@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 pub(in crate::translate) use self::kind::{distinct, list_of, object_of};
 pub(crate) use self::settings::{FieldSetting, TYPE_NAMES};
 pub use self::{
-    kind::{Cardinality, Enumeration, FieldKind, FieldType},
+    kind::{Enumeration, FieldKind, FieldType, Multiplicity},
     number::{DurationForm, NumberForm, SizeForm},
     time::{TimeForm, TimeFormat, TimeZoneSetting},
 };

@@ -5,7 +5,7 @@ use settings_derive::Section;
 
 use super::number::{size_unit, time_unit};
 use super::{
-    Cardinality, DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, NumberForm,
+    DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, Multiplicity, NumberForm,
     OnMissing, SizeForm, TimeForm,
 };
 use crate::model::Schema;
@@ -97,7 +97,7 @@ pub(crate) const TYPE_NAMES: [&str; 10] =
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TypeWord {
     pub(super) name: &'static str,
-    count: Cardinality,
+    count: Multiplicity,
     optional: bool,
 }
 
@@ -106,7 +106,7 @@ impl TypeWord {
         let text = node.scalar()?;
         let word = text.strip_suffix('?').unwrap_or(&text);
         let (item, count) =
-            word.strip_suffix("[]").map_or((word, Cardinality::One), |item| (item, Cardinality::List));
+            word.strip_suffix("[]").map_or((word, Multiplicity::One), |item| (item, Multiplicity::List));
         let name = TYPE_NAMES.into_iter().find(|name| *name == item)?;
         Some(Self { name, count, optional: word != text })
     }
@@ -160,7 +160,7 @@ impl FieldSettings {
     }
 
     fn field(self, value: &Cursor<'_>) -> Checked<FieldSetting> {
-        let of_values = TypeWord { name: "values", count: Cardinality::One, optional: false };
+        let of_values = TypeWord { name: "values", count: Multiplicity::One, optional: false };
         let TypeWord { name, count, optional } = self.written.unwrap_or(of_values);
         let is_optional = optional || self.optional;
         let reject_key = |name, message: &str, help: &str| {
@@ -257,8 +257,8 @@ fn check_default(value: &Cursor<'_>, kind: &FieldType, default: &Value) -> Check
         return Ok(());
     };
     let help = match kind.count {
-        Cardinality::List => "write a list: `[…]`",
-        Cardinality::One => "write a value of the field's own type",
+        Multiplicity::List => "write a list: `[…]`",
+        Multiplicity::One => "write a value of the field's own type",
     };
     let place = value.node.get("default").map_or(value.node.span, |node| node.span);
     let message = format!("`default` is not a valid value of the field: it {}", violation.message);

@@ -71,7 +71,7 @@ proptest! {
     #[test]
     fn a_typed_value_meets_its_schema(value in any_value(), kind in 0_usize..17, list in any::<bool>(), null in any::<bool>()) {
         let mut kind = FieldType::from(kinds().swap_remove(kind));
-        kind.count = if list { Cardinality::List } else { Cardinality::One };
+        kind.count = if list { Multiplicity::List } else { Multiplicity::One };
         kind.nulls = if null { vec!["-".into()] } else { Vec::new() };
         let described = kind.schema();
         let formatted = described.get("format").cloned();
@@ -107,7 +107,7 @@ fn check(fields: &Fields, found: Value, expected: Result<Value, &str>) {
 fn lists_objects_and_lists_of_objects_are_typed_throughout() {
     let size = Field::new("size", FieldKind::Size(SizeForm::default()).into());
     let mut disks = FieldType::from(FieldKind::Object(Some(Fields::new(vec![size]))));
-    disks.count = Cardinality::List;
+    disks.count = Multiplicity::List;
     let fields = Fields::new(vec![Field::new("disks", disks)]);
     check(&fields, json!({"disks": {"size": "1K"}}), Ok(json!({"disks": [{"size": 1024}]})));
     check(

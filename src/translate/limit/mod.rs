@@ -93,7 +93,7 @@ impl Limit {
         let mut value = structured.json.parse();
         let whole = if fits_unchanged { structured.clone() } else { remade(&value) };
         let path = self.list_in(&value, is_wrapped);
-        let rows = path.as_ref().map(|path| Rows::take(&mut value, path)).unwrap_or_default();
+        let rows = path.as_ref().map(|path| ListRows::take(&mut value, path)).unwrap_or_default();
         let (path, total) = (path.unwrap_or_default(), rows.items.len());
         let most = total.min(self.rows.unwrap_or(usize::MAX));
         if most == total && fits(&whole) {
@@ -297,7 +297,7 @@ impl FromStr for ListPath {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
-            format!("expected the way to a list, such as `.hosts` or `.data.rows`, found {}", quoted(text))
+            format!("expected the path of a list, such as `.hosts` or `.data.rows`, found {}", quoted(text))
         };
         let path = text.trim().strip_prefix('.').ok_or_else(wrong)?;
         let names = if path.is_empty() { Vec::new() } else { path_steps(path).map_err(|_| wrong())? };
@@ -310,12 +310,12 @@ impl FromStr for ListPath {
 
 /// Rows of a list, or lines of a text.
 #[derive(Default)]
-struct Rows {
+struct ListRows {
     items: Vec<Value>,
     is_text: bool,
 }
 
-impl Rows {
+impl ListRows {
     /// Takes the rows out of a value. There are none if the value at `path` is neither a list nor a string.
     fn take(value: &mut Value, path: &[String]) -> Self {
         match at_mut(value, path).map(Value::take) {

@@ -174,7 +174,7 @@ proptest! {
         let within = |count: usize| Value::Array(items[..count].to_vec()).to_string().chars().count();
         let fits = |count: &usize| within(*count) - within(0) <= room;
         let most = (0..=items.len()).take_while(fits).last();
-        let rows = Rows { items: items.clone(), is_text: false };
+        let rows = ListRows { items: items.clone(), is_text: false };
         prop_assert_eq!(Some(rows.fitting(room)), most);
     }
 
@@ -182,7 +182,7 @@ proptest! {
     fn the_lines_that_fit_are_counted(lines in prop::collection::vec("[a\"é\n]{0,5}\n", 0..6), room in 0_usize..40) {
         let within = |count: &usize| Value::String(lines[..*count].concat()).to_string().chars().count() - 2 <= room;
         let most = (0..=lines.len()).take_while(within).last();
-        let rows = Rows { items: lines.iter().map(|line| line.as_str().into()).collect(), is_text: true };
+        let rows = ListRows { items: lines.iter().map(|line| line.as_str().into()).collect(), is_text: true };
         prop_assert_eq!(Some(rows.fitting(room)), most);
     }
 }

@@ -174,10 +174,10 @@ pub(super) const OUTPUT_LIMIT_BYTES: usize = 64 << 20;
 /// `text | replace('a', text)` squares the length of a response, and `rows | join(text)` multiplies it. The
 /// engine counts its steps, not the output of a step.
 pub(super) fn add_filters(environment: &mut Environment<'static>) {
-    type Cost = fn(&[Value]) -> Result<usize, Error>;
+    type CostFunction = fn(&[Value]) -> Result<usize, Error>;
     /// Memory of each additional item of a list, in bytes.
     const ADDED_ITEM_BYTES: usize = size_of::<Value>();
-    let mut bounded = |name: &'static str, filter: Value, cost: Cost| {
+    let mut bounded = |name: &'static str, filter: Value, cost: CostFunction| {
         environment.add_filter(name, move |state: &mut State<'_, '_>, arguments: Rest<ValueOrKwargs>| {
             let arguments = arguments.into_values();
             charge_output(state, cost(&arguments)?)?;

@@ -34,7 +34,7 @@ fn number() -> FieldType {
 }
 
 fn list_of(kind: FieldKind) -> FieldType {
-    FieldType { count: Cardinality::List, ..kind.into() }
+    FieldType { count: Multiplicity::List, ..kind.into() }
 }
 
 fn or_null(kind: FieldKind) -> FieldType {

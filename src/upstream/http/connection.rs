@@ -77,9 +77,9 @@ pub(super) struct Http1 {
 }
 
 /// Byte stream that carries HTTP.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+trait IoStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> IoStream for T {}
 
 impl ConnectionPool {
     /// Opens a connection within the connect timeout, which includes the TLS handshake. A spawned task drives
@@ -101,7 +101,7 @@ impl ConnectionPool {
     }
 
     /// Opens a byte stream. Also returns whether HTTP/2 was negotiated.
-    async fn open_stream(&self) -> io::Result<(Box<dyn Stream>, bool)> {
+    async fn open_stream(&self) -> io::Result<(Box<dyn IoStream>, bool)> {
         if let Some(path) = self.address.socket() {
             let stream = UnixStream::connect(path).await?;
             check_reserve(&stream, ADMIN_RESERVE)?;
@@ -125,7 +125,7 @@ async fn tcp(at: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-async fn http1_handshake(stream: Box<dyn Stream>) -> Result<Http1, hyper::Error> {
+async fn http1_handshake(stream: Box<dyn IoStream>) -> Result<Http1, hyper::Error> {
     let handshake = http1::Builder::new()
         .max_buf_size(HEAD_LIMIT_BYTES)
         // Old servers send headers with all of these errors, and browsers accept them.
@@ -139,7 +139,7 @@ async fn http1_handshake(stream: Box<dyn Stream>) -> Result<Http1, hyper::Error>
     Ok(Http1 { sender, is_reused: false, _driver: driver })
 }
 
-async fn http2_handshake(stream: Box<dyn Stream>) -> Result<Http2, hyper::Error> {
+async fn http2_handshake(stream: Box<dyn IoStream>) -> Result<Http2, hyper::Error> {
     let handshake = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_header_list_size(HEAD_LIMIT_BYTES as u32)

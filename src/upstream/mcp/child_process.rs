@@ -60,7 +60,7 @@ const NON_MESSAGES_LOGGED: u32 = 5;
 #[derive(Debug)]
 pub(super) struct ChildHandle {
     ids: AtomicU64,
-    commands: mpsc::UnboundedSender<Command>,
+    commands: mpsc::UnboundedSender<ChildCommand>,
     out: mpsc::Sender<Bytes>,
     /// Whether the handshake is complete, so that calls are served.
     pub(super) is_serving: Arc<AtomicBool>,
@@ -68,7 +68,7 @@ pub(super) struct ChildHandle {
     pub(super) ended_at: Arc<OnceLock<Instant>>,
 }
 
-enum Command {
+enum ChildCommand {
     /// Registers a call whose request is about to be sent.
     Call(u64, PendingCall),
     /// Cancels a call.
@@ -136,8 +136,8 @@ impl ChildHandle {
         let (respond, response) = oneshot::channel();
         let (limit_bytes, progress) = (outgoing.limit_bytes, outgoing.progress().cloned());
         let call = PendingCall { respond, limit_bytes, account: outgoing.account(), progress };
-        self.commands.send(Command::Call(id, call)).map_err(|_| exited())?;
-        let guard = OnDrop::new(|| drop(self.commands.send(Command::Abandon(id))));
+        self.commands.send(ChildCommand::Call(id, call)).map_err(|_| exited())?;
+        let guard = OnDrop::new(|| drop(self.commands.send(ChildCommand::Abandon(id))));
         let response = match self.send(message).await {
             Ok(()) => {
                 outgoing.context().request_sent();
@@ -157,7 +157,7 @@ impl ChildHandle {
     /// Stops the child and waits for its exit.
     pub(super) async fn stop(&self) {
         let (ended, end) = oneshot::channel();
-        if self.commands.send(Command::Stop(ended)).is_ok() {
+        if self.commands.send(ChildCommand::Stop(ended)).is_ok() {
             let _ = end.await;
         }
     }
@@ -189,7 +189,7 @@ struct Actor<R> {
     changed: watch::Sender<()>,
     /// Secrets that are removed from logged lines.
     secrets: Option<Regex>,
-    commands: mpsc::UnboundedReceiver<Command>,
+    commands: mpsc::UnboundedReceiver<ChildCommand>,
     out: mpsc::Sender<Bytes>,
     output: LineReader<R>,
     /// Memory account of the line that is being read, and the id of the call that the line responds to, if
@@ -270,11 +270,11 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         true
     }
 
-    fn command(&mut self, command: Command) {
+    fn command(&mut self, command: ChildCommand) {
         match command {
-            Command::Call(id, call) => drop(self.pending.insert(id, call)),
-            Command::Abandon(id) => self.abandon(id),
-            Command::Stop(ended) => self.stopping = Some(ended),
+            ChildCommand::Call(id, call) => drop(self.pending.insert(id, call)),
+            ChildCommand::Abandon(id) => self.abandon(id),
+            ChildCommand::Stop(ended) => self.stopping = Some(ended),
         }
     }
 
@@ -561,7 +561,7 @@ mod tests {
     use crate::upstream::buffer::{BodyCharge, UpstreamBuffer};
 
     struct Child {
-        commands: mpsc::UnboundedSender<Command>,
+        commands: mpsc::UnboundedSender<ChildCommand>,
         sent: mpsc::Receiver<Bytes>,
         output: DuplexStream,
         serving: JoinHandle<bool>,
@@ -598,8 +598,8 @@ mod tests {
             let respond = oneshot::channel().0;
             let call =
                 PendingCall { respond, limit_bytes: 100, account: BodyAccount::none(), progress: None };
-            assert!(self.commands.send(Command::Call(id, call)).is_ok());
-            assert!(self.commands.send(Command::Abandon(id)).is_ok());
+            assert!(self.commands.send(ChildCommand::Call(id, call)).is_ok());
+            assert!(self.commands.send(ChildCommand::Abandon(id)).is_ok());
             let (cancelled, ping) = (self.sent.recv().await.unwrap(), self.sent.recv().await.unwrap());
             [cancelled, ping].map(|message| String::from_utf8(message.to_vec()).unwrap())
         }
@@ -643,7 +643,7 @@ mod tests {
             let (respond, response) = oneshot::channel();
             let account = BodyAccount::new(Some(charge), limit_bytes, until);
             let call = PendingCall { respond, limit_bytes, account, progress: None };
-            assert!(child.commands.send(Command::Call(index as u64 + 1, call)).is_ok());
+            assert!(child.commands.send(ChildCommand::Call(index as u64 + 1, call)).is_ok());
             response
         });
         calls.collect()

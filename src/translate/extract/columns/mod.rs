@@ -11,7 +11,7 @@ use settings_derive::Section;
 
 use self::layout::{Cell, Frame, HeaderLine, cut_at, expand_tabs, is_count, is_rule, merge, words};
 use super::records::{
-    LineBlock, RaggedRows, Rows, after_lines, column_members, lines, not_empty, read_columns,
+    LineBlock, RaggedRows, TableBuilder, after_lines, column_members, lines, not_empty, read_columns,
     with_plain_line_ends,
 };
 use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
@@ -123,7 +123,7 @@ impl Columns {
         };
         let mut table = lines.iter().filter(|line| !is_rule(line.text));
         let mut rows = match &self.columns {
-            Some(names) => Rows::named(names.clone(), self.ragged_rows, text),
+            Some(names) => TableBuilder::with_names(names.clone(), self.ragged_rows, text),
             None if starts.is_none() => return self.under_header(&lines, text, typing),
             None => {
                 let header = table.next().ok_or(NO_HEADER)?;
@@ -182,8 +182,8 @@ impl Columns {
         names: Vec<String>,
         lines: &[LineBlock<'_>],
         text: &str,
-    ) -> Result<Rows, ReadError> {
-        let mut rows = Rows::under(header.line, names, self.ragged_rows, text)?;
+    ) -> Result<TableBuilder, ReadError> {
+        let mut rows = TableBuilder::from_header(header.line, names, self.ragged_rows, text)?;
         let is_ruled = lines.iter().any(|line| line.line > header.line && is_rule(line.text));
         rows.is_certain = is_ruled || self.start_at.is_some() || self.allow_empty;
         Ok(rows)
@@ -259,7 +259,7 @@ impl Columns {
 
 /// Adds the rows of a framed table. In the output of `psql`, a cell of several lines has a mark at the end of
 /// each line but the last.
-fn between_bars(frame: &Frame, lines: &[LineBlock<'_>], rows: &mut Rows) -> Result<(), ReadError> {
+fn between_bars(frame: &Frame, lines: &[LineBlock<'_>], rows: &mut TableBuilder) -> Result<(), ReadError> {
     let mut begun: Option<(Vec<Cell>, &LineBlock<'_>)> = None;
     for line in lines.iter().filter(|line| Frame::parse(line.text).is_none()) {
         let Some(cells) = frame.cells(line.text) else {

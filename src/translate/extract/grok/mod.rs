@@ -74,8 +74,12 @@ impl GrokPatterns {
     ///
     /// [`GrokError`] with the mistake and the text in which it is.
     pub fn compile(&self, written: &str) -> Result<CapturePattern, GrokError> {
-        let mut expansion =
-            Expansion { patterns: self, text: String::new(), captures: Vec::new(), inside: Vec::new() };
+        let mut expansion = PatternExpansion {
+            patterns: self,
+            text: String::new(),
+            captures: Vec::new(),
+            inside: Vec::new(),
+        };
         expansion.put(written)?;
         // A named group in the configured text is a capture, too. Captures are in the order of the pattern.
         let pattern = Pattern::multi_line(&expansion.text).map_err(|error| {
@@ -103,7 +107,7 @@ impl GrokPatterns {
 }
 
 /// Pattern during its expansion.
-struct Expansion<'p> {
+struct PatternExpansion<'p> {
     patterns: &'p GrokPatterns,
     text: String,
     captures: Vec<Capture>,
@@ -111,7 +115,7 @@ struct Expansion<'p> {
     inside: Vec<&'p str>,
 }
 
-impl<'p> Expansion<'p> {
+impl<'p> PatternExpansion<'p> {
     fn put(&mut self, written: &'p str) -> Result<(), GrokError> {
         let mut rest = written;
         while let Some((before, after)) = rest.split_once("%{") {

@@ -39,7 +39,7 @@ pub(super) fn rows(
 
 /// Unique names of the columns: the headings of each column, joined from top to bottom. A heading over
 /// several columns is a prefix of each name; a heading that spans several rows occurs once.
-fn names(headings: &[Row], rows: &[Row]) -> Vec<String> {
+fn names(headings: &[TableRow], rows: &[TableRow]) -> Vec<String> {
     let columns = headings.iter().chain(rows).map(|row| row.cells.len()).max().unwrap_or(0);
     // Number of columns with each name. Counting from 2 for each repetition would copy long names too often.
     let mut seen = HashMap::<String, usize>::new();
@@ -100,14 +100,14 @@ const COLUMN_LIMIT: usize = 1000;
 const CELL_LIMIT: usize = 10 * RECORD_LIMIT;
 
 /// Row with its spanning cells expanded.
-struct Row {
+struct TableRow {
     /// One text per column; `None` for a missing cell.
     cells: Vec<Option<Rc<str>>>,
     /// Whether the row is inside `<thead>`, or has `<th>` cells only.
     is_heading: bool,
 }
 
-impl Row {
+impl TableRow {
     fn is_blank(&self) -> bool {
         self.cells.iter().flatten().all(|cell| cell.is_empty())
     }
@@ -129,7 +129,7 @@ fn is_heading(cell: &ElementRef<'_>) -> bool {
 }
 
 /// Reads all rows, with one text per column. A spanning cell is repeated in each row and column.
-fn read(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Vec<Row>, ReadError> {
+fn read(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Vec<TableRow>, ReadError> {
     let elements: Vec<ElementRef<'_>> = row_elements(table).collect();
     let mut grid: Vec<Vec<Option<Rc<str>>>> = vec![Vec::new(); elements.len()];
     let mut cell_count = 0;
@@ -163,7 +163,7 @@ fn read(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Vec<Row>, ReadEr
         let in_head = element.parent_element().is_some_and(|part| part.value().name() == "thead");
         let mut own = cell_elements(*element).peekable();
         let has_headings_only = own.peek().is_some() && own.all(|cell| is_heading(&cell));
-        Row { cells, is_heading: in_head || has_headings_only }
+        TableRow { cells, is_heading: in_head || has_headings_only }
     };
     Ok(elements.iter().zip(grid).map(row).collect())
 }

@@ -31,13 +31,13 @@ const PARAGRAPHS: [&str; 7] = ["p", "h1", "h2", "h3", "h4", "h5", "h6"];
 /// by a tab. No-break spaces become spaces. White space in `<pre>` is preserved, even at the beginning of the
 /// first line, which may be the header of a table.
 pub(super) fn rendered_text(root: ElementRef<'_>, work: &mut PageBudget) -> Result<String, ReadError> {
-    let mut writer = Writer::default();
+    let mut writer = TextWriter::default();
     render(root, &mut writer, work)?;
     Ok(writer.done())
 }
 
 /// Writes the text of an element. Recurses once per level of nested elements.
-fn render(element: ElementRef<'_>, writer: &mut Writer, work: &mut PageBudget) -> Result<(), ReadError> {
+fn render(element: ElementRef<'_>, writer: &mut TextWriter, work: &mut PageBudget) -> Result<(), ReadError> {
     let name = element.value().name();
     work.take(1)?;
     writer.edge(name, true);
@@ -60,7 +60,7 @@ fn is_hidden(element: ElementRef<'_>) -> bool {
 }
 
 #[derive(Default)]
-struct Writer {
+struct TextWriter {
     text: String,
     /// Pending separators before the next word: line breaks, a tab, a space.
     breaks: usize,
@@ -72,7 +72,7 @@ struct Writer {
     begins_kept: bool,
 }
 
-impl Writer {
+impl TextWriter {
     fn write(&mut self, text: &str) {
         for character in text.chars() {
             if self.kept > 0 && character == '\n' {

@@ -106,6 +106,7 @@ impl Xml {
         let document = &*without_dtd(document, lines_before)?;
         check(document, lines_before)?;
         let options = ParsingOptions {
+            // No external entities (XXE), and no entity expansion: the document has no DTD any more.
             allow_dtd: false,
             nodes_limit: 4 * u32::try_from(ELEMENT_LIMIT).unwrap_or(u32::MAX),
             entity_resolver: None,

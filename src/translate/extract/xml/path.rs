@@ -88,7 +88,7 @@ impl ElementPath {
     /// [`SyntaxError`], with the position.
     pub fn parse(source: &str, prefixes: &Prefixes) -> Result<Self, SyntaxError> {
         const STEP_FORMS: &str = "`/` or `//` and the name of an element or attribute";
-        let mut reader = Reader { source, at: 0, prefixes };
+        let mut reader = PathParser { source, at: 0, prefixes };
         if source.matches('[').count() > CONDITION_LIMIT {
             return Err(reader.error(0, &format!("at most {CONDITION_LIMIT} conditions")));
         }
@@ -236,14 +236,14 @@ impl Name {
     }
 }
 
-struct Reader<'a> {
+struct PathParser<'a> {
     source: &'a str,
     /// Position of the unread rest, in bytes.
     at: usize,
     prefixes: &'a Prefixes,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PathParser<'a> {
     fn take(&mut self, part: &Regex, expected: &str) -> Result<Captures<'a>, SyntaxError> {
         let found = part.captures(&self.source[self.at..]).ok_or_else(|| self.error(self.at, expected))?;
         self.at += found[0].len();

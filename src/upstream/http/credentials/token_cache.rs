@@ -43,7 +43,7 @@ pub(super) struct IssuedToken {
 /// Token request in flight.
 pub(super) type TokenRequest = Pin<Box<dyn Future<Output = Result<IssuedToken, CredentialError>> + Send>>;
 
-type Outcome = Result<Credential, Arc<CredentialError>>;
+type TokenResult = Result<Credential, Arc<CredentialError>>;
 
 /// Cache of one token.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub(in crate::upstream::http) struct TokenCache {
 struct State {
     cached: Option<CachedToken>,
     /// Request in flight.
-    in_flight: Option<SharedTask<Outcome>>,
+    in_flight: Option<SharedTask<TokenResult>>,
     /// Failures since the last token was received: their number, the end of the backoff, and the last error.
     failures: Option<(u32, Instant, Arc<CredentialError>)>,
 }
@@ -84,7 +84,7 @@ impl TokenCache {
     }
 
     /// Returns the cached token. If no valid token is cached, requests a new token and waits for it.
-    pub(super) async fn credential(self: &Arc<Self>, context: &CallContext) -> Outcome {
+    pub(super) async fn credential(self: &Arc<Self>, context: &CallContext) -> TokenResult {
         let in_flight = {
             let mut state = self.state.lock();
             let now = Instant::now();
@@ -136,7 +136,7 @@ impl TokenCache {
         self: &Arc<Self>,
         state: &mut State,
         context: &CallContext,
-    ) -> Result<SharedTask<Outcome>, Arc<CredentialError>> {
+    ) -> Result<SharedTask<TokenResult>, Arc<CredentialError>> {
         if let Some(in_flight) = state.in_flight.as_ref().filter(|in_flight| in_flight.is_running()) {
             return Ok(in_flight.clone());
         }
@@ -159,7 +159,7 @@ impl TokenCache {
         issued: Result<IssuedToken, CredentialError>,
         requested_at: Instant,
         context: &CallContext,
-    ) -> Outcome {
+    ) -> TokenResult {
         let (upstream, request_id) = (&self.upstream, context.request_id());
         let mut state = self.state.lock();
         state.in_flight = None;
@@ -275,7 +275,7 @@ mod tests {
         }
     }
 
-    fn shown(outcome: Outcome) -> String {
+    fn shown(outcome: TokenResult) -> String {
         match outcome {
             Ok(credential) => credential.value.to_str().unwrap().replace("Bearer ", ""),
             Err(error) => error.to_string(),

@@ -37,7 +37,7 @@ pub struct HealthCheckSettings {
     /// healthy.
     #[key(example = "path: /health")]
     pub path: PathAndQuery,
-    /// Interval between two checks, with 10 % jitter.
+    /// Interval between two checks, ±10 %.
     #[key(range = 100..=3_600_000, default = Duration::from_secs(10))]
     pub interval: Duration,
     /// Timeout of a check.
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jitter_is_within_ten_percent() {
+    fn intervals_are_spread_by_ten_percent() {
         let waits: Vec<Duration> = (0..100).map(|_| jitter(Duration::from_secs(10))).collect();
         assert!(waits.iter().all(|wait| (9.0..=11.0).contains(&wait.as_secs_f64())), "{waits:?}");
         assert!(waits.iter().any(|wait| *wait != waits[0]));

@@ -3,7 +3,7 @@
 //! - [`Endpoint`]: one IP address or UNIX socket with its own connections. `outlier_detection`: ejects an
 //!   endpoint that fails.
 //! - `resolve`: periodic DNS lookups.
-//! - [`Endpoints`]: selects an endpoint for each request.
+//! - [`Endpoints`]: load balancing, which selects an endpoint for each request.
 //! - `health`: health checks in the background.
 
 mod endpoint;
@@ -136,8 +136,8 @@ struct Rank {
     is_last_resort: bool,
 }
 
-/// Selects an endpoint of the best rank. `None` if `fits` rejects that rank. Two endpoints of the rank are
-/// chosen at random, and the one with fewer requests is selected ("power of two choices"). The load is nearly
+/// Selects an endpoint of the best rank. `None` if `fits` rejects that rank. The load balancing policy is the
+/// "power of two choices": of two random endpoints, the one with fewer requests is selected. The load is nearly
 /// as even as with the least loaded endpoint, and simultaneous requests do not all choose the same endpoint.
 fn pick(
     endpoints: &[Entry],

@@ -1,5 +1,5 @@
-//! Change detection for lists and resources. Upstreams don't announce changes, so watched resources are
-//! polled.
+//! Polling of watched resources, and change detection for lists and resources: upstreams don't announce
+//! changes.
 //!
 //! [`Gateway::publish`] sends changes to subscribers. A resource is polled once for all its watchers, until
 //! the last watcher is gone. An upstream that supports validators (`ETag`, `Last-Modified`) responds without
