@@ -1,6 +1,6 @@
 //! The program as a CGI program of a web server.
 
-use glossator::auth::KeyHash;
+use glossator::auth::ApiKeyHash;
 use serde_json::{Value, json};
 
 use crate::support::{Cgi, Gate, Scripted, Step, response};
@@ -223,7 +223,7 @@ async fn a_program_that_is_ended_leaves_its_upstream() {
 async fn keys_are_required_and_variables_do_not_authenticate() {
     const KEY: &str = "glk_robot-robot-robot-robot-robot-robot";
     let upstream = thing().await;
-    let clients = format!("clients: {{ robot: {{ api_key_hashes: '{}' }} }}\n", KeyHash::from_key(KEY));
+    let clients = format!("clients: {{ robot: {{ api_key_hashes: '{}' }} }}\n", ApiKeyHash::from_key(KEY));
     let config = config(&upstream, &clients);
     let send = || Cgi::new(&config, "POST /things/ball");
     let bearer = format!("Bearer {KEY}");

@@ -2,7 +2,7 @@
 //! and ownership.
 
 use glossator::{
-    auth::KeyHash,
+    auth::ApiKeyHash,
     config::{self, Sources},
 };
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ const OLD: &str = "glk_old-old-old-old-old-old-old-old-old";
 /// Configuration with two clients, and three routes: without a scope, with a scope of both, and with one of
 /// the writer.
 fn file(upstream: &Scripted, more: &str) -> String {
-    let hash = |key: &str| KeyHash::from_key(key).to_string();
+    let hash = |key: &str| ApiKeyHash::from_key(key).to_string();
     format!(
         "upstreams: {{ old: 'http://{}' }}
 clients:
@@ -149,7 +149,7 @@ async fn a_key_is_sent_in_one_header_once() {
         (vec![bearer(READER), bearer("nonsense")], 400),
         (vec![format!("X-API-Key: {READER}"), format!("X-API-Key: {WRITER}")], 400),
         (vec![bearer(&READER[..10])], 401),
-        (vec![bearer(&KeyHash::from_key(READER).to_string())], 401),
+        (vec![bearer(&ApiKeyHash::from_key(READER).to_string())], 401),
         (vec![bearer(OLD)], 401),
         (vec![bearer("")], 401),
         (vec![bearer(&"a".repeat(20_000))], 401),
@@ -319,7 +319,7 @@ async fn clients_change_with_the_file() {
     let time = async |served: &Loaded, key: &str| send(served, "GET /time", &[&bearer(key)], "").await.status;
     assert_eq!((time(&served, READER).await, time(&served, OLD).await), (200, 401));
     let other = file(&upstream, "")
-        .replace(&KeyHash::from_key(READER).to_string(), &KeyHash::from_key("glk_another").to_string());
+        .replace(&ApiKeyHash::from_key(READER).to_string(), &ApiKeyHash::from_key("glk_another").to_string());
     served.app.apply(&load(&other.replace("2020", "2999"))).unwrap();
     assert_eq!((time(&served, READER).await, time(&served, OLD).await), (401, 200));
     let open =

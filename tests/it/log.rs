@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use glossator::auth::KeyHash;
+use glossator::auth::ApiKeyHash;
 use serde_json::{Value, json};
 
 use crate::{
@@ -396,7 +396,7 @@ async fn a_log_line_names_the_client_and_no_credential() {
     let upstream = Scripted::answering(response("200 OK", "application/json", "{}")).await;
     let clients = format!(
         "clients: {{ robot: {{ api_key_hashes: '{}' }} }}\nlog: {{ level: debug }}\n",
-        KeyHash::from_key(KEY)
+        ApiKeyHash::from_key(KEY)
     );
     let program = Program::start(&format!("{}{clients}", config(&upstream)), &[]).await;
     let mut client = program.connect().await;

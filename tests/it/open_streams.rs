@@ -6,7 +6,7 @@ use std::{
 };
 
 use glossator::{
-    auth::KeyHash,
+    auth::ApiKeyHash,
     config::{self, Sources},
 };
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ routes: {{ wait: {{ description: x, request: GET old/wait }} }}
 }
 
 fn client(name: &str, key: &str, scopes: &str) -> String {
-    format!("  {name}: {{ api_key_hashes: '{}', scopes: [{scopes}] }}\n", KeyHash::from_key(key))
+    format!("  {name}: {{ api_key_hashes: '{}', scopes: [{scopes}] }}\n", ApiKeyHash::from_key(key))
 }
 
 /// All kinds of open streams, with one credential.

@@ -1,7 +1,7 @@
 //! Ownership: two clients with the same permissions, one of which tries to use what the other has started.
 
 use glossator::{
-    auth::KeyHash,
+    auth::ApiKeyHash,
     config::{self, Sources},
 };
 use serde_json::{Value, json};
@@ -58,8 +58,8 @@ clients:
 defaults: {{ scopes: [use] }}
 routes:{ROUTES}",
         upstream.address,
-        KeyHash::from_key(OWNER),
-        KeyHash::from_key(OTHER),
+        ApiKeyHash::from_key(OWNER),
+        ApiKeyHash::from_key(OTHER),
     );
     let loaded = config::load(&Sources::from_text("a.yaml", file));
     loaded.unwrap_or_else(|problems| panic!("{problems}"))

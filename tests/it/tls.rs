@@ -440,7 +440,7 @@ routes: {{ get_old: {{ description: x, request: GET old/old, rest: GET /old }} }
 ",
             section(own, &more),
             upstream.address,
-            glossator::auth::KeyHash::from_key("glk_backup-backup-backup-backup"),
+            glossator::auth::ApiKeyHash::from_key("glk_backup-backup-backup-backup"),
         );
         config::load(&Sources::from_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
     };

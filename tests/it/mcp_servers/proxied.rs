@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use glossator::auth::KeyHash;
+use glossator::auth::ApiKeyHash;
 use serde_json::{Value, json};
 
 use super::{RpcRequest, Served, server, status};
@@ -322,8 +322,8 @@ clients:
   reader: {{ api_key_hashes: '{}', scopes: [use] }}
   stranger: {{ api_key_hashes: '{}' }}",
         notes.address,
-        KeyHash::from_key(reader),
-        KeyHash::from_key(stranger)
+        ApiKeyHash::from_key(reader),
+        ApiKeyHash::from_key(stranger)
     );
     let served = Served::start(&text).await;
     for (key, shown) in [(reader, 2), (stranger, 0)] {

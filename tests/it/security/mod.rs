@@ -68,7 +68,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "src/inbound/mcp/session_subscriptions.rs",
         "SUBSCRIBED_LIMIT_BYTES",
     ),
-    ("URI of a resource that is polled", "src/pipeline/change_detection.rs", "WATCHED_URI_LIMIT_BYTES"),
+    ("URI of a resource that is polled", "src/pipeline/resource_polling.rs", "WATCHED_URI_LIMIT_BYTES"),
     ("path and query of an upstream request", "src/route/request/http.rs", "TARGET_LIMIT_BYTES"),
     ("one argument of a command", "src/route/request/command.rs", "WORD_LIMIT_BYTES"),
     ("standard input of a command", "src/route/request/command.rs", "STDIN_LIMIT_BYTES"),
