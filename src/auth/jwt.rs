@@ -156,7 +156,8 @@ impl Issuer {
         Ok(client)
     }
 
-    /// Checks the claims. Returns the client that they describe, and the time until which they are valid.
+    /// Checks the claims: audience, expiry and subject. Returns the client that they describe, and the time
+    /// until which they are valid.
     fn client_of(&self, claims: &Map<String, Value>, now: SystemTime) -> Result<IdentifiedClient, AuthError> {
         let settings = &self.settings;
         let is_for_us = match claims.get("aud") {
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_for_others_or_of_another_time_is_not_taken() {
+    fn a_token_for_another_audience_or_time_is_rejected() {
         for audience in [
             json!("https://tools.test"),
             json!("https://tools.test/mcp/"),

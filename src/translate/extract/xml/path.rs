@@ -1,4 +1,5 @@
-//! Path to elements of an XML document: `Envelope/Body/Forecast`, `report//item[@type='x']/@id`.
+//! Path to elements of an XML document, a subset of XPath: `Envelope/Body/Forecast`,
+//! `report//item[@type='x']/@id`.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -12,9 +13,10 @@ use crate::translate::read_error::ReadError;
 
 /// Path from the root of a document: element names separated by `/`, beginning with the name of the root.
 ///
-/// `*` matches any element, and `//` before a name matches at any depth. `prefix:name` requires a namespace;
-/// a name without a prefix matches in any namespace. Conditions follow a name: `[2]` (position within its
-/// parent), `[@type]`, `[@type='x']`, `[name='x']`. The last step may be an attribute, `@name`.
+/// As in XPath, `*` matches any element, and `//` before a name matches at any depth. `prefix:name` requires a
+/// namespace; unlike in XPath, a name without a prefix matches in any namespace. Conditions follow a name:
+/// `[2]` (position within its parent), `[@type]`, `[@type='x']`, `[name='x']`. The last step may be an
+/// attribute, `@name`.
 #[derive(Debug, Clone)]
 pub struct ElementPath {
     /// The path as configured.

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_backoff_of_a_failing_token_server_grows() {
+    async fn a_failing_token_server_gets_fewer_and_fewer_requests() {
         let server = Server::new();
         server.fails(true);
         assert!(server.credential_text().await.contains("responded nothing"));
