@@ -165,8 +165,8 @@ impl TokenCipher {
     }
 }
 
-/// Keyed hash (HMAC-SHA-256 in base64url), for names that reveal nothing about their parts. Clones have the
-/// same key.
+/// Keyed hash (HMAC-SHA-256 in base64url), for keys of the shared state that do not reveal their parts.
+/// Clones have the same key.
 #[derive(Debug, Clone)]
 pub struct KeyedHash(hmac::Key);
 
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_ends() {
+    fn a_token_expires() {
         let cipher = TokenCipher::random();
         let token = cipher.issue(Purpose::Session, b"", NOW + LATER);
         assert!(cipher.open(Purpose::Session, &token, NOW + LATER - Duration::from_secs(1)).is_ok());

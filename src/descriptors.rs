@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptors_above_the_limit_are_reserved() {
+    fn too_few_free_descriptors_are_emfile() {
         let file = std::fs::File::open("/dev/null").unwrap();
         let limit = limit().unwrap();
         check_reserve(&file, 1).unwrap();

@@ -269,8 +269,8 @@ impl Api {
         if access == PathAccess::Probe {
             return Ok(self.filter.admit_probe(head).map(drop)?);
         }
-        let mut unauthenticated = RequestInfo::take(head, ApiKind::Rest);
-        if self.filter.admit(head, &mut unauthenticated)?.has_link && access != PathAccess::Page {
+        let mut info = RequestInfo::take(head, ApiKind::Rest);
+        if self.filter.admit(head, &mut info)?.is_navigation && access != PathAccess::Page {
             return Err(ProtectedPort::Admin.foreign_page().into());
         }
         if access != PathAccess::Page && !self.has_token(&head.headers) {
@@ -282,7 +282,7 @@ impl Api {
         // A page whose DNS name points to this server (DNS rebinding) sends no `Origin` with a read request,
         // and its `Host` is not an allowed one.
         let is_open = self.settings.token.is_none() && access != PathAccess::Scraper;
-        if is_open && !self.filter.knows_host(head) {
+        if is_open && !self.filter.is_host_safe_from_rebinding(head) {
             return Err(ProblemResponse::new(StatusCode::FORBIDDEN, ANY_HOST));
         }
         Ok(())

@@ -19,7 +19,7 @@ use tokio::{sync::Semaphore, time::Instant};
 
 use super::{Api, ProblemResponse, require_json};
 use crate::authoring::playground::{as_from_upstream, example_arguments, explain_translation};
-use crate::config::{self, Draft, Example, Importer, Loaded, RouteFile};
+use crate::config::{self, CompiledRoute, Draft, Example, Importer, Loaded};
 use crate::model::{ProgramEnd, ProgramExit, UpstreamResponse};
 use crate::pipeline::{WorkError, run_blocking};
 use crate::route::{RequestTemplate, Route};
@@ -56,7 +56,7 @@ pub(super) async fn configuration(State(api): State<Arc<Api>>) -> Result<Json<Va
 
 pub(super) async fn routes(State(api): State<Arc<Api>>) -> Json<Value> {
     let loaded = api.process.status().loaded;
-    let describe = |file: &RouteFile| json!({ "name": file.name().as_str(), "tests": file.tests.len() });
+    let describe = |file: &CompiledRoute| json!({ "name": file.name().as_str(), "tests": file.tests.len() });
     Json(json!({ "routes": loaded.routes.iter().map(describe).collect::<Vec<_>>() }))
 }
 

@@ -6,7 +6,7 @@
 use http::{HeaderValue, header::CONTENT_TYPE};
 use serde_json::{Map, Value, json};
 
-use crate::config::RouteFile;
+use crate::config::CompiledRoute;
 use crate::model::{
     Arguments, ProgramExit, StructuredContentSupport, ToolResult, UpstreamResponse, result_to_json,
 };
@@ -29,7 +29,7 @@ pub struct Explanation {
 
 /// Translates a response to a call with the given arguments and input responses; returns each step.
 pub fn explain_translation(
-    file: &RouteFile,
+    file: &CompiledRoute,
     arguments: Arguments,
     answers: &Map<String, Value>,
     response: &UpstreamResponse,

@@ -15,7 +15,7 @@ use super::{CommandError, ConfigArgument, Output};
 use crate::authoring::playground::{
     as_from_upstream, example_arguments, explain_translation, generated_arguments, result_json,
 };
-use crate::config::{Loaded, RouteFile};
+use crate::config::{CompiledRoute, Loaded};
 use crate::model::{
     self, EntryChoice, ErrorType, ProgramEnd, ProgramExit, Recording, ToolResult, UpstreamResponse,
 };
@@ -72,7 +72,7 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
 }
 
 /// Finds the route of a resource by its URI. Returns the route and the arguments in the URI.
-fn route_of_uri<'a>(loaded: &'a Loaded, uri: &str) -> Option<(&'a RouteFile, Map<String, Value>)> {
+fn route_of_uri<'a>(loaded: &'a Loaded, uri: &str) -> Option<(&'a CompiledRoute, Map<String, Value>)> {
     let table = RouteTable::new(loaded.routes.iter().map(|file| Arc::clone(&file.route)).collect()).ok()?;
     let (route, arguments) = table.by_uri(uri)?;
     let file = loaded.routes.iter().find(|file| Arc::ptr_eq(&file.route, route))?;
@@ -142,7 +142,7 @@ fn recorded(
 
 fn explain_response(
     arguments: &ExplainArguments,
-    file: &RouteFile,
+    file: &CompiledRoute,
     given: Map<String, Value>,
     response: UpstreamResponse,
     screen: &mut Screen,

@@ -11,7 +11,7 @@ use super::migrate::replace_files;
 use super::{CommandError, ConfigArgument, Output};
 use crate::authoring::count;
 use crate::authoring::playground::{example_arguments, explain_translation};
-use crate::config::{Example, Expectation, Position, RouteFile, quoted_list, update_expectation};
+use crate::config::{CompiledRoute, Example, Expectation, Position, quoted_list, update_expectation};
 
 #[derive(Debug, Args)]
 pub(super) struct TestArguments {
@@ -40,7 +40,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
     if let Some(unknown) = arguments.routes.iter().find(|name| !of_route(name)) {
         return Err(super::no_such_route(unknown, &loaded));
     }
-    let is_selected = |name: &str, file: &RouteFile| {
+    let is_selected = |name: &str, file: &CompiledRoute| {
         let route = file.name().as_str();
         (arguments.routes.is_empty() || arguments.routes.iter().any(|selected| selected == route))
             && arguments.filter.as_ref().is_none_or(|filter| name.contains(filter))
@@ -124,7 +124,7 @@ struct Difference<'a> {
 }
 
 impl<'a> ExampleResult<'a> {
-    fn run(name: String, index: usize, file: &'a RouteFile, example: &'a Example) -> Self {
+    fn run(name: String, index: usize, file: &'a CompiledRoute, example: &'a Example) -> Self {
         let (mut found, mut error) = (None, None);
         let differences = match example_arguments(&file.route, example.args.clone()) {
             Ok(checked) => {

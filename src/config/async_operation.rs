@@ -6,7 +6,7 @@ use super::renamed;
 use super::request::{self, METHODS, Upstreams};
 use super::schemas::{ArgumentUse, UsedArguments};
 use super::section::{ReadElsewhere, read_in_scope};
-use super::upstreams::UpstreamFile;
+use super::upstreams::ParsedUpstream;
 use crate::route::{AsyncOperationRule, CancelRule, OperationLocationRule, RequestTemplate, TaskRule};
 use crate::settings::{Checked, Code, Cursor, Entry, Report, Section, Setting, ValueKind};
 use crate::translate::extract::Extract;
@@ -89,7 +89,7 @@ pub(super) fn read(
     report: &Report<'_>,
     entry: &Entry,
     upstreams: Upstreams<'_>,
-    upstream: Option<&UpstreamFile>,
+    upstream: Option<&ParsedUpstream>,
     in_request: &mut UsedArguments,
     in_operation: &mut UsedArguments,
 ) -> Option<AsyncOperationRule> {

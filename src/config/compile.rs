@@ -9,13 +9,13 @@ use super::renamed::renamed_variable;
 use super::request::{Upstreams, upstream_names};
 use super::response::RuleSettings;
 use super::route_calls::RoutesOfFile;
-use super::routes::{self, DefaultSettings, RouteContext, RouteFile, RouteSettings};
+use super::routes::{self, CompiledRoute, DefaultSettings, RouteContext, RouteSettings};
 use super::rules::{RuleSetSettings, RuleSets, UseSettings};
 use super::schemas::UsedArguments;
 use super::section::{ReadElsewhere, context, open_section};
 use super::server::ServerSettings;
 use super::telemetry::TelemetrySettings;
-use super::upstreams::{self, UpstreamFile, UpstreamSection};
+use super::upstreams::{self, ParsedUpstream, UpstreamSection};
 use super::{AdminSettings, Loaded, certificate_expiry, clients, lint, mcp_import, response};
 use crate::auth::ClientSettings;
 use crate::inbound::mcp::McpApiSettings;
@@ -124,7 +124,7 @@ pub(in crate::config) fn compile(
     let default_response = file.get("defaults").and_then(|defaults| defaults.entry("response"));
     let rules = RuleSets::read(report, entries_of("rules"), presets);
     let entries = entries_of("upstreams");
-    let upstreams: Vec<UpstreamFile> =
+    let upstreams: Vec<ParsedUpstream> =
         entries.iter().filter_map(|entry| upstreams::read(context, &defaults, entry)).collect();
     let names = upstream_names(entries);
     let upstreams_of_file = Upstreams { names: &names, files: &upstreams };
@@ -143,7 +143,7 @@ pub(in crate::config) fn compile(
         calls: &calls,
     };
     let written = entries_of("routes");
-    let routes: Vec<RouteFile> =
+    let routes: Vec<CompiledRoute> =
         written.iter().filter_map(|entry| routes::read(report, &route_context, entry)).collect();
     mcp_import::check_tools(report, &root, &route_context);
     let known = RoutesOfFile { entries: written, parsed: &routes };
@@ -155,7 +155,7 @@ pub(in crate::config) fn compile(
         prompt_entries.iter().filter_map(|entry| prompts::read(report, known, &defaults.scopes, entry));
     let prompts: PromptTable = prompts.map(|prompt| (prompt.name.clone(), prompt.into())).collect();
     let offers =
-        |file: &UpstreamFile| file.tools.is_some() || file.prompts.is_some() || file.resources.is_some();
+        |file: &ParsedUpstream| file.tools.is_some() || file.prompts.is_some() || file.resources.is_some();
     let lists_tools = upstreams.iter().any(offers);
     let nothing =
         written.is_empty() && prompt_entries.is_empty() && file.get("passthrough").is_none() && !lists_tools;
@@ -297,7 +297,7 @@ fn read_passthrough(
         Some(found)
     });
     let (PassthroughSection { settings, .. }, name) = (read.ok()?, upstream?);
-    let UpstreamFile { policy, limits, .. } = upstreams.file(&name)?;
+    let ParsedUpstream { policy, limits, .. } = upstreams.file(&name)?;
     // Passthrough requests count towards the limit of the upstream.
     let limit = policy.max_in_flight();
     if let Some(entry) = node.entry("max_in_flight")

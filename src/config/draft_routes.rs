@@ -7,7 +7,7 @@
 use super::file::HIDDEN;
 use super::request::Upstreams;
 use super::routes::{self, RouteContext, RouteSettings};
-use super::{Importer, RouteFile, file, yaml};
+use super::{CompiledRoute, Importer, file, yaml};
 use crate::route::UpstreamName;
 use crate::settings::{
     Entry, Files, Kind, Node, Origin, Problem, Report, Section as _, Setting as _, SourceSpan, ValueKind,
@@ -27,7 +27,7 @@ const KIND: ValueKind = ValueKind::Either(&[RouteSettings::KIND, ValueKind::Map(
 #[derive(Debug)]
 pub struct Draft {
     /// The parsed route; `None` if there are errors.
-    pub route: Option<RouteFile>,
+    pub route: Option<CompiledRoute>,
     /// Errors and warnings.
     pub problems: Vec<Problem>,
 }
@@ -90,7 +90,7 @@ fn read(
     name: &str,
     place: SourceSpan,
     mut tree: Node,
-) -> Option<RouteFile> {
+) -> Option<CompiledRoute> {
     let mut names = context.upstreams.names.to_vec();
     // With a second upstream, the draft's own request would have to name its upstream.
     if tree.get("request").is_none() {

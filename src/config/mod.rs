@@ -85,10 +85,10 @@ pub use mcp_import::{ImportNote, Importer, ProxiedLists};
 pub use migrate::{Change, Format, Migrated, Remark, migrate};
 pub use renamed::renamed_flag;
 pub use route_tests::{Example, Expectation, Expected, Position, update_expectation};
-pub use routes::RouteFile;
+pub use routes::CompiledRoute;
 pub use server::{AdminSettings, ListenerSettings, ServerSettings};
 pub use telemetry::{MetricsExport, TelemetrySettings};
-pub use upstreams::{NameRules, ToolRules, UpstreamFile};
+pub use upstreams::{NameRules, ParsedUpstream, ToolRules};
 
 /// Inputs of a configuration.
 #[derive(Debug, Clone)]
@@ -133,11 +133,11 @@ pub struct Loaded {
     /// Store for state that replicas share.
     pub shared: Option<StoreSettings>,
     /// Upstreams, in the order of the files.
-    pub upstreams: Vec<UpstreamFile>,
+    pub upstreams: Vec<ParsedUpstream>,
     /// Upstream for requests that match no route, and the settings of the passthrough.
     pub passthrough: Option<(UpstreamName, PassthroughSettings)>,
     /// Routes, in the order of the files.
-    pub routes: Arc<[RouteFile]>,
+    pub routes: Arc<[CompiledRoute]>,
     /// Prompts, by name.
     pub prompts: PromptTable,
     /// Files that the configuration refers to: secrets and certificates.
@@ -170,7 +170,7 @@ impl Sources {
 impl Loaded {
     /// Returns a note for each tool without an output schema, with the reason.
     pub fn notes(&self) -> Vec<Problem> {
-        let note = |file: &RouteFile| {
+        let note = |file: &CompiledRoute| {
             let (name, why) = (file.name(), file.no_output_schema.as_deref()?);
             let at = Code::NoOutputSchema.at_span(file.name_span);
             let message = format!("`{name}` has no output schema, because {why}");

@@ -53,8 +53,8 @@ pub(super) fn read(
 /// Warns if a route that runs no program has rules of its own with conditions on a program. Shared rules
 /// cause no warning, because other routes may need them.
 pub(super) fn warn_of_command_conditions(report: &Report<'_>, own: &[CompiledRule]) {
-    let is_idle = |rule: &&CompiledRule| rule.origin.is_none() && rule.rule.matcher.is_about_programs();
-    for rule in own.iter().filter(is_idle) {
+    let never_matches = |rule: &&CompiledRule| rule.origin.is_none() && rule.rule.matcher.is_about_programs();
+    for rule in own.iter().filter(never_matches) {
         let message = "this rule never matches: `exit_status` and `stderr` apply to commands only";
         report.warning(Code::UnreachableRule.at_span(rule.span), message, "write `when: { status: … }`");
     }
@@ -99,13 +99,17 @@ impl RuleSettings {
         };
         let extract = self.extract;
         if extract.as_ref().is_some_and(|extract| extract.value_count() == ValueCount::Block) {
-            // `binary` returns a block and no value, so conditions and filters on a value do not apply.
+            // `binary` returns a content block, not a value, so keys that read a value have no effect.
             if self.when.reads_value() {
-                return reject("when", "`value` has no effect: `binary` returns a block and no value");
+                return reject(
+                    "when",
+                    "`value` has no effect: `binary` returns a content block and no value",
+                );
             }
             let is_set = |name: &&str| value.node.get(name).is_some();
             if let Some(name) = ["structured", "limit"].into_iter().find(is_set) {
-                let message = format!("`{name}` has no effect: `binary` returns a block and no value");
+                let message =
+                    format!("`{name}` has no effect: `binary` returns a content block and no value");
                 return reject(name, &message);
             }
         }
@@ -193,12 +197,12 @@ fn matches_all_of(first: &CompiledRule, later: &CompiledRule) -> bool {
     covers(first, later) && outcomes().all(is_covered)
 }
 
-/// Whether every response that `later` matches has the conditions of `first`, apart from the outcome.
+/// Whether all responses that `later` matches meet the conditions of `first`, except those on the outcome.
 fn covers(first: &CompiledRule, later: &CompiledRule) -> bool {
     let extract_of = |rule: &CompiledRule| rule.node.get("extract").map(Node::to_json);
     let has_same_extract = || extract_of(first) == extract_of(later);
     let (first, later) = (&first.rule, &later.rule);
-    // A different charset may decode a different text.
+    // The same bytes may be a different text in another charset.
     let reads_the_same = first.charset == later.charset || first.matcher.is_empty();
     // Equal conditions on the value match the same responses only if the extractors are equal too.
     let has_conditions = first.matcher.covers_except_status(&later.matcher)
@@ -270,7 +274,7 @@ fn warn_unreachable(report: &Report<'_>, rules: &[CompiledRule]) {
         };
         let (why, help) = match first.rule.matcher.is_empty() {
             true => ("has no `when`", "move the rule without `when` to the end"),
-            false => ("matches all its responses", "move it before that one, or remove it"),
+            false => ("matches the same responses", "move it before that one, or remove it"),
         };
         let warn = |span, rules: &str| {
             let message = format!("unreachable {rules}: the one {place} comes first and {why}");

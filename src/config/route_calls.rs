@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::routes::RouteFile;
+use super::routes::CompiledRoute;
 use crate::model::ToolName;
 use crate::route::{JsonTemplate, RouteCall};
 use crate::settings::{Checked, Code, Cursor, Entry, Node, Report, Setting, SourceSpan, read_each, suggest};
@@ -20,7 +20,7 @@ pub(super) struct UncheckedRouteCall {
 #[derive(Clone, Copy)]
 pub(super) struct RoutesOfFile<'a> {
     pub(super) entries: &'a [Entry],
-    pub(super) parsed: &'a [RouteFile],
+    pub(super) parsed: &'a [CompiledRoute],
 }
 
 /// Parses `route` and `args` of a section whose keys have already been checked.
@@ -46,7 +46,7 @@ pub(super) fn read(value: &Cursor<'_>) -> Checked<(RouteCall, UncheckedRouteCall
 
 impl UncheckedRouteCall {
     /// Returns the called route; `None` if it has errors or does not exist.
-    pub(super) fn route<'a>(&self, routes: RoutesOfFile<'a>) -> Option<&'a RouteFile> {
+    pub(super) fn route<'a>(&self, routes: RoutesOfFile<'a>) -> Option<&'a CompiledRoute> {
         routes.parsed.iter().find(|file| file.route.definition.name.as_str() == self.route)
     }
 
@@ -66,7 +66,7 @@ impl UncheckedRouteCall {
         for (name, span) in self.arguments.iter().filter(|(name, _)| closed && !known().any(|k| k == name)) {
             let message = format!("the route `{}` has no argument `{name}`", self.route);
             let help = suggest::help(name, "its arguments", known())
-                .unwrap_or_else(|| "remove `args`: it has no arguments".to_owned());
+                .unwrap_or_else(|| "remove `args`: the route has no arguments".to_owned());
             report.error(Code::UnknownArgument.at_span(*span), message, help);
         }
         for name in file.route.input.required() {

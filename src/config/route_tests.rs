@@ -39,7 +39,7 @@ pub struct Example {
     pub expect: Option<Expectation>,
 }
 
-/// Expected parts of a result; parts that are not listed are not compared.
+/// Expected parts of a result; parts that are not listed are not compared, except `isError`.
 #[derive(Debug, Clone, Section)]
 #[section(id = "expect")]
 pub struct Expectation {
@@ -51,7 +51,7 @@ pub struct Expectation {
     pub content: Option<Expected<Value>>,
     /// Whether the result is a tool error. Default `false`.
     ///
-    /// Compared always.
+    /// Always compared, even if it is not listed.
     #[key(name = "isError")]
     pub is_error: Option<Expected<bool>>,
     /// Text that the first block contains.
@@ -120,7 +120,7 @@ pub(super) struct ExampleSettings {
     /// Response of the upstream.
     #[key(example = "response: { status: 200, content_type: text/plain, body: \"…\" }")]
     response: ExampleResponse,
-    /// Expected result; fields that are not listed are not compared.
+    /// Expected result; fields that are not listed are not compared, except `isError`.
     #[key(with = read_expectation)]
     expect: Option<Expectation>,
 }
@@ -375,7 +375,7 @@ fn with_expect(mut root: Value, route: &str, index: usize, expect: &Value) -> Op
 }
 
 /// Collects the byte range and new text of each scalar that differs; `None` if anything else differs, or if a
-/// scalar has several lines.
+/// new scalar has several lines.
 fn collect_scalars(
     text: &str,
     node: &Node,
@@ -394,14 +394,14 @@ fn collect_scalars(
         (Kind::Map(_) | Kind::List(_), _) | (_, Value::Object(_) | Value::Array(_)) => None,
         _ if node.to_json() == *value => Some(()),
         _ => {
-            let is_long = value.as_str().is_some_and(|value| value.contains('\n'));
-            (!is_long).then(|| changes.push((node.span.start..end_of(text, node), yaml::flow(value))))
+            let is_multiline = value.as_str().is_some_and(|value| value.contains('\n'));
+            (!is_multiline).then(|| changes.push((node.span.start..end_of(text, node), yaml::flow(value))))
         }
     }
 }
 
 /// Converts line breaks to those of the file.
-fn with_line_ends_of(text: &str, lines: String) -> String {
+fn with_line_endings_of(text: &str, lines: String) -> String {
     if text.contains("\r\n") { lines.replace('\n', "\r\n") } else { lines }
 }
 
@@ -412,14 +412,14 @@ fn replaced(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<
     let is_null = matches!(node.kind, Kind::Null);
     let end = if is_null {
         let rest = text.get(colon..)?.lines().next().unwrap_or_default();
-        let begin = rest.trim_start_matches(' ');
-        let word = ["~", "null", "Null", "NULL"].into_iter().find(|word| begin.starts_with(word));
-        colon + word.map_or(0, |word| rest.len() - begin.len() + word.len())
+        let trimmed = rest.trim_start_matches(' ');
+        let word = ["~", "null", "Null", "NULL"].into_iter().find(|word| trimmed.starts_with(word));
+        colon + word.map_or(0, |word| rest.len() - trimmed.len() + word.len())
     } else {
         end_of(text, node)
     };
     let (start, new) = match (as_block, is_null) {
-        (true, _) => (colon, with_line_ends_of(text, yaml::block(value, column(text, key.start)))),
+        (true, _) => (colon, with_line_endings_of(text, yaml::block(value, column(text, key.start)))),
         (false, true) => (colon, format!(" {}", yaml::flow(value))),
         // A comment above the value is kept.
         (false, false) => (node.span.start, yaml::flow(value)),
@@ -437,7 +437,7 @@ fn added(text: &str, entries: &[Entry], value: &Value, as_block: bool) -> Option
     // The new key is inserted after a comment at the end of the last line.
     let end = end + text.get(end..)?.lines().next().unwrap_or_default().len();
     let lines = format!("\n{}expect:{}", " ".repeat(column), yaml::block(value, column));
-    spliced(text, end..end, with_line_ends_of(text, lines))
+    spliced(text, end..end, with_line_endings_of(text, lines))
 }
 
 /// Replaces a range of a text; `None` if the range ends before its start, because the value of an alias may
@@ -452,8 +452,8 @@ fn end_of(text: &str, node: &Node) -> usize {
     let is_flow = text.get(node.span.start..).is_some_and(|rest| rest.starts_with(['{', '[']));
     let last = node.children().last().filter(|_| !is_flow);
     let end = last.map_or(node.span.end, |last| end_of(text, last)).min(text.len());
-    let words = text.get(..end).map_or(end, |before| before.trim_end().len());
-    words.max(node.span.start)
+    let trimmed_end = text.get(..end).map_or(end, |before| before.trim_end().len());
+    trimmed_end.max(node.span.start)
 }
 
 /// Returns the number of characters before `at` on its line.
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_expected_changes() {
+    fn only_the_expect_of_the_example_changes() {
         check(
             "      - response: { body: '5' } # a comment\n        expect: { text: \"six\" } # another\n      - response: {}\n        expect: {}\n",
             0,
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expectation_of_nothing_is_replaced() {
+    fn an_empty_expect_is_replaced() {
         for before in ["expect: {}", "expect:", "expect: ~"] {
             check(
                 &format!("      - response: {{ body: x }}\n        {before}\n      - response: {{}}"),

@@ -23,15 +23,15 @@ pub(super) fn input(
     let Some(entry) = entry else {
         let names = in_request.arguments.iter().map(|argument| argument.name.as_str());
         if !in_request.all {
-            report_unknown(report, used, names, "there is no argument", add_argument);
+            report_unknown(report, used, names, "there is no argument", help_for_undeclared);
         }
-        return Some(InputSchema::new(&inferred(in_request, used)).expect("it is made of names and types"));
+        return Some(InputSchema::new(&inferred(in_request, used)).expect("an inferred schema is valid"));
     };
-    let document = written_input(report, entry, used)?;
-    warn_needed(report, &document, in_request);
+    let document = configured_input(report, entry, used)?;
+    warn_of_optional_arguments(report, &document, in_request);
     let input = InputSchema::new(&document);
     let input = input.map_or_else(|error| reject_schema(report, &entry.value, &error), Some)?;
-    warn_of_cost(report, "input", &entry.value, input.values_too_costly());
+    warn_of_cost(report, "input", &entry.value, input.costly_value_count());
     Some(input)
 }
 
@@ -44,7 +44,11 @@ fn is_composed(document: &Map<String, Value>) -> bool {
 
 /// Warns of arguments that clients can omit although the request fails without them. Also warns of lists and
 /// objects in the path.
-fn warn_needed(report: &Report<'_>, document: &Map<String, Value>, in_request: &UsedArguments) {
+fn warn_of_optional_arguments(
+    report: &Report<'_>,
+    document: &Map<String, Value>,
+    in_request: &UsedArguments,
+) {
     if is_composed(document) || document.contains_key("dependentRequired") {
         return;
     }
@@ -73,11 +77,10 @@ fn warn_needed(report: &Report<'_>, document: &Map<String, Value>, in_request: &
 }
 
 /// Warns of a schema with which validation may exceed the step limit.
-fn warn_of_cost(report: &Report<'_>, name: &str, node: &Node, values_too_costly: Option<u64>) {
-    let Some(values) = values_too_costly else { return };
+fn warn_of_cost(report: &Report<'_>, name: &str, node: &Node, costly_value_count: Option<u64>) {
+    let Some(values) = costly_value_count else { return };
     let message = format!(
-        "`{name}` may need more than the limit of {CHECK_STEP_LIMIT} validation steps, from {values} value{} on",
-        if values == 1 { "" } else { "s" }
+        "validating {values} or more values against `{name}` may exceed the limit of {CHECK_STEP_LIMIT} steps"
     );
     let help = "check each value by fewer subschemas: use fewer of them under `anyOf`, `oneOf` and `allOf`, and fewer \
                 nested references";
@@ -102,7 +105,7 @@ fn inferred(in_request: &UsedArguments, used: &UsedArguments) -> Map<String, Val
     ])
 }
 
-fn written_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Option<Map<String, Value>> {
+fn configured_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Option<Map<String, Value>> {
     let mut document = document(report, "input", &entry.value)?;
     check_param_headers(report, &entry.value);
     match document.get("type") {
@@ -123,7 +126,7 @@ fn written_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Op
     let names = || properties.iter().map(|property| property.key.text.as_str());
     let required = document.get("required").and_then(Value::as_array);
     if !open {
-        report_unknown(report, used, names(), "`input` has no property", add_argument);
+        report_unknown(report, used, names(), "`input` has no property", help_for_undeclared);
     }
     for name in required.into_iter().flatten().filter_map(Value::as_str) {
         if !open && !names().any(|known| known == name) {
@@ -144,7 +147,7 @@ fn written_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) -> Op
     Some(document)
 }
 
-fn add_argument(_: &str) -> String {
+fn help_for_undeclared(_: &str) -> String {
     "add it to the request, or to `properties` of `input`".to_owned()
 }
 
@@ -172,7 +175,7 @@ pub(super) fn output(report: &Report<'_>, node: &Node, wrap: WrapNonObjects) -> 
     let document = document(report, "output", node)?;
     let schema = OutputSchema::new(document, wrap);
     let schema = schema.map_or_else(|error| reject_schema(report, node, &error), Some)?;
-    warn_of_cost(report, "output", node, schema.value_count_limit());
+    warn_of_cost(report, "output", node, schema.costly_value_count());
     Some(schema)
 }
 

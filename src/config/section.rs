@@ -22,7 +22,7 @@ use crate::telemetry::log::LogSettings;
 use crate::translate::expressions::{Scope, UsedArguments};
 use crate::translate::{Matcher, StatusPattern};
 
-/// Creates a cursor at a value in which variables are not expanded.
+/// Creates a cursor at a value in which environment variables are not expanded.
 pub(super) fn cursor<'a>(
     report: &'a Report<'_>,
     place: SourceSpan,
@@ -42,13 +42,13 @@ pub(super) fn open_section<'a, T: Section + Setting>(
     OpenSection::open(&cursor(report, place, node, "", T::KIND), T::keys()).ok()
 }
 
-/// Creates a context for settings in which variables are not expanded.
+/// Creates a context for settings in which environment variables are not expanded.
 pub(super) fn plain_context<'a>(report: &'a Report<'_>) -> ReadContext<'a> {
     static NO_VARIABLES: Environment = Environment(BTreeMap::new());
     context(report, &NO_VARIABLES)
 }
 
-/// Creates a context for settings in which variables are expanded from `environment`.
+/// Creates a context for settings in which environment variables are expanded from `environment`.
 pub(super) fn context<'a>(report: &'a Report<'_>, environment: &'a Environment) -> ReadContext<'a> {
     ReadContext {
         report,
@@ -124,7 +124,7 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &KeyTable
 }
 
 /// Help for a misplaced key of a rule (a condition, an extractor, or a status in place of a rule), and for a
-/// key of another program.
+/// key that belongs to another product or another section.
 fn help_for_foreign(key: &str, keys: &KeyTable) -> Option<String> {
     if std::ptr::eq(keys, RuleSettings::keys()) {
         let when = Matcher::keys().get(key).map(|_| format!("`when: {{ {key}: … }}` for a condition"));
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_foreign_key_is_none_of_its_section() {
+    fn keys_of_other_products_are_not_keys_of_the_section() {
         let tables: Vec<_> = renamed::sections().into_iter().map(|keys| keys()).collect();
         for line in include_str!("../settings/foreign.txt").lines().filter(|line| !line.starts_with('#')) {
             let (names, _) = line.split_once(" -> ").unwrap();

@@ -67,7 +67,7 @@ pub struct ListenerSettings {
     /// idle for the longest time.
     #[key(range = 1..=1_000_000, default = 4096, restart)]
     pub max_connections: usize,
-    /// Timeout of a request's headers, from their first byte, and of a TLS handshake, which has at most 10 s.
+    /// Timeout of a request's headers, from their first byte, and of a TLS handshake (at most 10 s).
     #[key(range = 1..=HOUR, default = Duration::from_secs(60), restart)]
     pub header_timeout: Duration,
     /// Time for which an idle connection is kept open.
@@ -97,7 +97,7 @@ pub struct ListenerSettings {
     /// balancers stop sending. `shutdown_timeout` starts after it.
     #[key(range = 0..=HOUR, default = Duration::ZERO, restart)]
     pub shutdown_delay: Duration,
-    /// Interval in which the configuration files are checked for changes and reloaded. `0s` never checks.
+    /// Interval at which the configuration files are checked for changes and reloaded. `0s` never checks.
     #[key(range = 0..=HOUR, default = Duration::from_secs(1), restart)]
     pub reload_interval: Duration,
 }
@@ -123,7 +123,8 @@ impl ServerSettings {
         if let Some(entry) = section.entry("listen").filter(|_| listen.ip().is_unspecified()) {
             let help = "write `allowed_hosts: [NAME]` under `server` with the names that clients use, or set \
                         `GLOSSATOR__SERVER__ALLOWED_HOSTS`; `*` allows all";
-            let message = "requests from other machines are rejected: `allowed_hosts` has only the names of this machine";
+            let message =
+                "requests from other machines are rejected: `allowed_hosts` has only the loopback names";
             section.report().warning(Code::HostsRejected.at_span(entry.value.span), message, help);
         }
         Ok(self)
@@ -163,9 +164,12 @@ pub struct AdminSettings {
     pub listen: Option<SocketAddr>,
     /// Whether the address is configured explicitly: the process then fails to start if it is in use.
     #[key(skip)]
-    pub is_named: bool,
+    pub is_listen_explicit: bool,
     /// Accepted values of `Host`; `*` accepts all.
-    #[key(shown = "loopback names and the listen address, or all if that is every address", restart)]
+    #[key(
+        shown = "loopback names and the listen address, or all if `listen` is a wildcard address",
+        restart
+    )]
     pub allowed_hosts: Vec<HostPattern>,
     /// Upstreams that must be reachable for readiness, by name; `*` for all.
     #[key(shown = "none", restart)]
@@ -185,7 +189,7 @@ fn read_listen(value: &Cursor<'_>) -> Checked<Option<SocketAddr>> {
 impl AdminSettings {
     /// Sets the default of `allowed_hosts`. Warns if other machines can reach the admin API without a token.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
-        self.is_named = section.entry("listen").is_some();
+        self.is_listen_explicit = section.entry("listen").is_some();
         if section.entry("allowed_hosts").is_none() {
             self.allowed_hosts = match self.listen {
                 // A metrics scraper may use any host name, so all are allowed.
@@ -231,7 +235,7 @@ impl Setting for SocketAddr {
         };
         numbers.parse().or_else(|_| {
             let message = format!("expected an address and a port, found {}", quoted(&text));
-            let port = text.trim_start_matches(':').parse::<u16>().unwrap_or(8080);
+            let port = text.rsplit(':').next().and_then(|port| port.parse::<u16>().ok()).unwrap_or(8080);
             let help =
                 format!("write `127.0.0.1:{port}`, or `0.0.0.0:{port}` to be reached from other machines");
             value.reject(Invalid::new(message, help))

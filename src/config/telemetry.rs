@@ -1,5 +1,5 @@
-//! `telemetry`: export of traces and metrics. The standard `OTEL_*` variables override the file. A variable
-//! with an unsupported value is ignored with a warning, as the OpenTelemetry specification requires.
+//! `telemetry`: export of traces and metrics. The `OTEL_*` variables override the file. A variable with an
+//! unsupported value is ignored with a warning, as OpenTelemetry requires; an invalid endpoint is an error.
 
 use std::{fmt::Display, path::Path, time::Duration};
 
@@ -59,7 +59,7 @@ pub struct TelemetrySettings {
     /// Timeout of a request to the collector.
     #[key(range = 100..=HOUR, default = Duration::from_secs(10), restart)]
     pub timeout: Duration,
-    /// Trusted CAs from an `OTEL_*` variable, which replace `tls`.
+    /// Trusted CAs from `OTEL_EXPORTER_OTLP_CERTIFICATE`, which replace `tls`.
     #[key(skip, name = "tls", restart)]
     trusted_cas: Option<Vec<u8>>,
     /// Name and attributes of this service, from the file and the variables.
@@ -125,9 +125,14 @@ impl TelemetrySettings {
         }
         self.service = variables.service(self.service_name.clone(), &self.resource_attributes);
         self.timeout = variables.millis("OTEL_EXPORTER_OTLP_TIMEOUT").unwrap_or(self.timeout);
-        let is_named = self.traces.is_some() || self.metrics.is_some() || self.endpoint.is_some();
-        let wanted = section.entry("traces").or_else(|| section.entry("metrics_interval"));
-        if let Some(entry) = wanted.filter(|_| !is_named && !variables.is_off()) {
+        let has_endpoint = self.traces.is_some()
+            || self.metrics.is_some()
+            || self.endpoint.is_some()
+            || variables.get("OTEL_EXPORTER_OTLP_ENDPOINT").is_some();
+        let traces = section.entry("traces").filter(|_| self.sampler != SamplerName::Off);
+        let wanted = traces
+            .or_else(|| section.entry("metrics_interval").filter(|_| self.metrics_interval.on().is_some()));
+        if let Some(entry) = wanted.filter(|_| !has_endpoint && !variables.is_off()) {
             let message = "`telemetry` has no `endpoint`, so nothing is exported";
             let help = "write `endpoint: http://collector:4318`, or set `OTEL_EXPORTER_OTLP_ENDPOINT`";
             return Err(section.reject_at(Code::RequiresKey.at_span(entry.key.span), message, help));
@@ -180,7 +185,7 @@ impl TelemetrySettings {
                 tls.map_err(|error| reject(error.to_string(), help)).ok()
             }
         };
-        let name = "telemetry".parse().expect("it is a name");
+        let name = "telemetry".parse().expect("`telemetry` is a valid upstream name");
         let mut headers = self.headers.clone();
         headers.extend(variables.headers("OTEL_EXPORTER_OTLP_HEADERS"));
         headers.extend(variables.headers(&format!("OTEL_EXPORTER_OTLP_{signal}_HEADERS")));

@@ -114,14 +114,14 @@ fn is_printable(c: char) -> bool {
 /// Formats a string as a literal block (`|`); `None` if it contains invisible characters, or would be read
 /// back differently.
 fn literal(text: &str, indent: usize) -> Option<String> {
-    let shows = |line: &str| {
+    let is_literal_line = |line: &str| {
         line.chars().all(|c| is_printable(c) || c == '\t')
             && !line.ends_with([' ', '\t'])
             && !line.starts_with('\t')
     };
     let content = text.trim_end_matches('\n');
     let breaks = text.len() - content.len();
-    if content.is_empty() || content.starts_with('\n') || !content.split('\n').all(shows) {
+    if content.is_empty() || content.starts_with('\n') || !content.split('\n').all(is_literal_line) {
         return None;
     }
     let chomp = match breaks {

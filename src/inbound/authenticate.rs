@@ -1,6 +1,7 @@
 //! Identification of the client of a request, and reauthorization of open streams.
 //!
-//! An `AuthenticatedClient` comes from `Authenticator::identify`, from the signed request of another replica,
+//! An `AuthenticatedClient` comes from `Authenticator::identify`, from the encrypted identity that another replica
+//! forwards,
 //! or from `AuthenticatedClient::local`; no API calls a tool without one. Open streams are authorized again
 //! when the credential expires, when the configured clients change, and every minute.
 
@@ -27,7 +28,7 @@ use crate::wire::{MapPoll, PolledFrame};
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Value of `Retry-After` while tokens can't be checked.
-const AGAIN_AFTER_SECONDS: u64 = 10;
+const RETRY_AFTER_SECONDS: u64 = 10;
 
 /// Interval at which open streams are authorized again: an issuer may have revoked the key that signed a
 /// token.
@@ -69,18 +70,18 @@ impl Authenticator {
     pub(super) async fn identify(
         &self,
         head: &mut Parts,
-        unauthenticated: &RequestInfo,
+        info: &RequestInfo,
         forwarded: Option<ClientIdentity>,
     ) -> Result<AuthenticatedClient, Rejection> {
         let Some(access) = self.access() else {
-            return Ok(AuthenticatedClient::from_address(unauthenticated));
+            return Ok(AuthenticatedClient::from_address(info));
         };
         let (client, credential) = match forwarded {
             Some(client) => (client, None),
             None => {
                 let reject = |denied: AuthError| rejection(&denied, &access);
-                let credential = credential_in(&head.headers, &unauthenticated.connection).map_err(reject)?;
-                let (now, request_id) = (SystemTime::now(), &unauthenticated.request_id);
+                let credential = credential_in(&head.headers, &info.connection).map_err(reject)?;
+                let (now, request_id) = (SystemTime::now(), &info.request_id);
                 let found = access.identify(&credential, now, request_id).await.map_err(reject)?;
                 (ClientIdentity::Client(found.client), Some(credential))
             }
@@ -164,14 +165,14 @@ impl Authenticator {
 impl AuthenticatedClient {
     /// Identity of the local process that uses MCP over stdio: it has all rights.
     pub(super) fn local() -> Self {
-        Self { client: ClientIdentity::Only, credential: Some(PresentedCredential::Nothing) }
+        Self { client: ClientIdentity::Local, credential: Some(PresentedCredential::Nothing) }
     }
 
     /// Identity by the address of the request, for a server without configured clients. A client with an
     /// unknown address has no rights.
-    fn from_address(unauthenticated: &RequestInfo) -> Self {
-        let client = unauthenticated.address.map_or(ClientIdentity::Unknown, ClientIdentity::from_address);
-        let credential = Some(credential_of_connection(&unauthenticated.connection));
+    fn from_address(info: &RequestInfo) -> Self {
+        let client = info.address.map_or(ClientIdentity::Unknown, ClientIdentity::from_address);
+        let credential = Some(credential_of_connection(&info.connection));
         Self { client, credential }
     }
 }
@@ -228,7 +229,7 @@ fn rejection(denied: &AuthError, access: &Access) -> Rejection {
     match denied {
         AuthError::Missing => challenge("no credential"),
         AuthError::Malformed(why) | AuthError::Invalid(why) => challenge(why),
-        AuthError::KeysUnavailable => new("tokens can't be checked").with_retry_after(AGAIN_AFTER_SECONDS),
+        AuthError::KeysUnavailable => new("tokens can't be checked").with_retry_after(RETRY_AFTER_SECONDS),
     }
 }
 
@@ -262,8 +263,8 @@ mod tests {
     #[track_caller]
     fn check(pairs: &[(&'static str, &str)], expected: Result<Option<&str>, StatusCode>) {
         let headers = head(pairs).headers;
-        let unauthenticated = RequestInfo::new(Arc::default(), &headers);
-        let credential = credential_in(&headers, &unauthenticated.connection);
+        let info = RequestInfo::new(Arc::default(), &headers);
+        let credential = credential_in(&headers, &info.connection);
         let found = match &credential {
             Ok(PresentedCredential::Nothing | PresentedCredential::Certificate(_)) => Ok(None),
             Ok(PresentedCredential::Secret(text)) => Ok(Some(&**text)),
@@ -296,11 +297,11 @@ mod tests {
         assert_eq!(shown.len(), 1);
         let mut others = head(&[("authorization", "Basic abc")]).headers;
         remove_credentials(&mut others);
-        assert_eq!(others.len(), 1, "it was not shown to us");
+        assert_eq!(others.len(), 1, "`Basic` credentials are not for glossator");
     }
 
     #[tokio::test]
-    async fn a_request_without_context_has_no_rights() {
+    async fn a_request_without_an_address_has_no_rights() {
         let write = Scopes::from_client(["write"]);
         let mut head = head(&[]);
         let unknown = RequestInfo::take(&mut head, crate::pipeline::ApiKind::Rest);

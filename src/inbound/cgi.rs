@@ -34,7 +34,7 @@ use super::{Connection, Rejection, RequestInfo, ShutdownSignal};
 use crate::upstream::http::remove_hop_by_hop;
 
 const METHOD: &str = "REQUEST_METHOD";
-const NO_REQUEST: &str = "no CGI request";
+const INVALID_REQUEST: &str = "invalid CGI request";
 /// Prefix of the variables with client headers. The header name follows in capitals.
 const HEADER: &str = "HTTP_";
 
@@ -63,7 +63,7 @@ pub fn request(
     let method = variables.get(METHOD).ok_or_else(|| {
         let text =
             "variable `REQUEST_METHOD` is not set: this program is started by a web server that speaks CGI";
-        Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, NO_REQUEST, text)
+        Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, INVALID_REQUEST, text)
     })?;
     let mut request = Request::new(Body::empty());
     *request.method_mut() = Method::from_bytes(method).map_err(|_| unreadable("method"))?;
@@ -81,8 +81,8 @@ pub fn request(
         variables.text("HTTPS").is_some_and(|value| value.eq_ignore_ascii_case("on") || value == "1");
     let connection = Connection { peer, is_tls, ending, ..Connection::default() };
     let mount = Some(variables.mount().unwrap_or_default());
-    let unauthenticated = RequestInfo { mount, ..RequestInfo::new(Arc::new(connection), request.headers()) };
-    request.extensions_mut().insert(unauthenticated);
+    let info = RequestInfo { mount, ..RequestInfo::new(Arc::new(connection), request.headers()) };
+    request.extensions_mut().insert(info);
     Ok(request)
 }
 
@@ -110,7 +110,7 @@ fn body_stream(
 
 /// Builds the rejection of a malformed method, path, length or header.
 fn unreadable(what: &str) -> Rejection {
-    Rejection::new(StatusCode::BAD_REQUEST, NO_REQUEST, format!("the request's {what} can't be read"))
+    Rejection::new(StatusCode::BAD_REQUEST, INVALID_REQUEST, format!("the request's {what} can't be read"))
 }
 
 struct Variables<'a>(&'a [(OsString, OsString)]);
@@ -253,8 +253,8 @@ fn header_lines(mut response: response::Parts, has_body: bool) -> Vec<u8> {
     if has_body && !response.headers.contains_key(header::CONTENT_TYPE) {
         response.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     }
-    // The status is always set: without it, a `Location` makes the web server serve the target itself
-    // (section 6.2.2).
+    // The status is always set: a `Location` with a path and no status is a local redirect, which the web
+    // server follows itself (section 6.2.2).
     let status = response.status;
     let status = format!("{} {}", status.as_str(), status.canonical_reason().unwrap_or("Unnamed"));
     // A line feed ends a line on the supported systems (section 7.2).
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_the_clients_and_no_variable_makes_two_of_one() {
+    fn client_headers_are_added_once() {
         let head = decoded(&[
             (METHOD, "POST"),
             ("CONTENT_TYPE", "application/json"),
@@ -367,10 +367,10 @@ mod tests {
                 "mcp-protocol-version: 2026-07-28",
             ]
         );
-        let unauthenticated = head.extensions.get::<RequestInfo>().unwrap();
-        assert_eq!(unauthenticated.connection.peer.unwrap().ip().to_string(), "192.0.2.7");
-        assert!(unauthenticated.connection.is_tls);
-        assert_eq!(unauthenticated.mount.as_deref(), Some("/cgi-bin/tools"));
+        let info = head.extensions.get::<RequestInfo>().unwrap();
+        assert_eq!(info.connection.peer.unwrap().ip().to_string(), "192.0.2.7");
+        assert!(info.connection.is_tls);
+        assert_eq!(info.mount.as_deref(), Some("/cgi-bin/tools"));
     }
 
     #[test]
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_names_the_missing_variable() {
+    fn missing_or_malformed_variables_are_rejected() {
         assert_eq!(decoded(&[]).unwrap_err().status, 500);
         for (name, value) in
             [(METHOD, "GET IT"), ("CONTENT_LENGTH", "-1"), ("CONTENT_LENGTH", "1e3"), ("HTTP_ORIGIN", "a\nb")]
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_without_a_type_gets_one_and_nothing_gets_none() {
+    fn only_a_response_with_a_body_gets_a_content_type() {
         let parts = || Response::builder().status(299).body(()).unwrap().into_parts().0;
         assert_eq!(header_lines(parts(), false), b"Status: 299 Unnamed\n\n");
         assert_eq!(

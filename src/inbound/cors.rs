@@ -7,17 +7,17 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 /// (Fetch, "CORS protocol"), or only links to this server.
 #[derive(Debug, Default)]
 pub struct CrossOriginPage {
-    /// Origin of the page, if the page may read the response.
-    pub(super) reader: Option<HeaderValue>,
-    /// Whether a user follows a link on a page that may not call this server. The browser may show the target
-    /// of the link, but the request can't call a tool.
-    pub has_link: bool,
+    /// Value of `Access-Control-Allow-Origin`; `None` if the page may not read the response.
+    pub(super) allowed_origin: Option<HeaderValue>,
+    /// Whether the request is a navigation: a user follows a link on a page that may not call this server.
+    /// The browser may show the target of the link, but the request can't call a tool.
+    pub is_navigation: bool,
 }
 
 impl CrossOriginPage {
     /// Adds the CORS headers that let the page read the response.
     pub fn allow_read(self, mut response: Response<Body>) -> Response<Body> {
-        let Some(origin) = self.reader else { return response };
+        let Some(origin) = self.allowed_origin else { return response };
         let exposed = HeaderValue::from_static("mcp-session-id, retry-after, www-authenticate, x-request-id");
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -34,7 +34,7 @@ impl CrossOriginPage {
         let methods = HeaderValue::from_str(methods).expect("methods have visible ASCII characters only");
         headers.insert(header::ALLOW, methods.clone());
         let is_preflight = request.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
-        if is_preflight && self.reader.is_some() {
+        if is_preflight && self.allowed_origin.is_some() {
             headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
             // The names of `Mcp-Param-…` headers are not known in advance, so all requested headers are
             // allowed.

@@ -50,7 +50,7 @@ pub struct FilterSettings {
     pub body_limit_bytes: usize,
     /// Maximum memory for requests of all clients together, without the first 16 KiB of each. A complete body
     /// or query counts 3 times its length, and 256 bytes for each value. Requests over the limit get 503 with
-    /// `Retry-After`; a request is always accepted while no other one counts.
+    /// `Retry-After`; a request is always accepted if no other request counts toward the limit.
     #[key(name = "request_buffer_limit", size = 1..=1 << 40, default = 64 << 20, live)]
     pub request_buffer_limit_bytes: usize,
     /// Timeout of a request body. Long passthrough bodies get 1 s more for each KiB received.
@@ -83,7 +83,7 @@ impl ProtectedPort {
                 "pages of other origins may not call this server; allow them with `server.allowed_origins`"
             }
             Self::Admin => {
-                "pages of other origins may not use this port; if this is its own page, name the host in \
+                "pages of other origins may not use this port; if this is the admin UI, add its host to \
                  `admin.allowed_hosts`"
             }
         }
@@ -160,7 +160,7 @@ impl Filter {
     /// Creates a filter.
     pub fn new(settings: &FilterSettings) -> Self {
         let rejected = LabelCounter::new(["host", "origin", "body_too_long", "body_slow", "body_cut_off"]);
-        rejected.expect(["request_buffer_full", "transfer_encoding"]);
+        rejected.initialize(["request_buffer_full", "transfer_encoding"]);
         Self {
             settings: Arc::new(ArcSwap::from_pointee(settings.clone())),
             rejected,
@@ -180,16 +180,12 @@ impl Filter {
     /// # Errors
     ///
     /// [`Rejection`] if the host or the origin is not allowed.
-    pub fn admit(
-        &self,
-        head: &mut Parts,
-        unauthenticated: &mut RequestInfo,
-    ) -> Result<CrossOriginPage, Rejection> {
+    pub fn admit(&self, head: &mut Parts, info: &mut RequestInfo) -> Result<CrossOriginPage, Rejection> {
         let settings = self.settings.load();
         let host = settings.check_host(head).inspect_err(|_| self.rejected.add("host"))?;
         let page = settings.check_origin(&head.headers, host.as_ref());
         let page = page.inspect_err(|_| self.rejected.add("origin"))?;
-        let peer = unauthenticated.connection.peer;
+        let peer = info.connection.peer;
         let trusted = &settings.trusted_proxies;
         let is_trusted = peer.is_some_and(|peer| is_trusted(peer.ip(), trusted));
         let is_removed = |name: &&HeaderName| {
@@ -199,12 +195,12 @@ impl Filter {
         let removed: Vec<HeaderName> = head.headers.keys().filter(is_removed).cloned().collect();
         removed.iter().for_each(|name| drop(head.headers.remove(name)));
         let address = |peer: SocketAddr| client_address(peer.ip(), &head.headers, trusted);
-        unauthenticated.address = peer.map(address);
+        info.address = peer.map(address);
         Ok(page)
     }
 
     /// Whether the host of a request is an IP address, or is allowed by name, not only by `*`.
-    pub fn knows_host(&self, head: &Parts) -> bool {
+    pub fn is_host_safe_from_rebinding(&self, head: &Parts) -> bool {
         self.settings.load().check_host(head).is_ok_and(|host| host.is_some())
     }
 
@@ -257,9 +253,9 @@ impl CountedBody {
     /// Counts the arguments of a complete body. Returns whether the limit for all requests allows them.
     #[must_use]
     fn complete(&mut self, limit_bytes: usize) -> bool {
-        // An estimate that also counts separators inside strings, in a tenth of the time. It is exact enough
-        // for most bodies. The count of one block fits into a byte, so that the compiler compares 16 bytes at
-        // a time.
+        // An estimate in a tenth of the time of `count_values`: it also counts separators inside strings. It
+        // is exact enough for most bodies. The count of one block fits into a byte, so that the compiler can
+        // vectorize the loop.
         let is_separator = |byte: u8| matches!(byte, b',' | b'[' | b'{');
         let in_block =
             |block: &[u8]| block.iter().fold(0_u8, |count, byte| count + u8::from(is_separator(*byte)));
@@ -354,7 +350,7 @@ impl Filter {
                         Rejection::new(StatusCode::BAD_REQUEST, "body_cut_off", text)
                     }
                 })?;
-                // The data may be a body that was read before, and is no longer counted when it is dropped.
+                // `data` may be a body that was read before. It is dropped here, so that it is not counted twice.
                 if let Ok(data) = frame.into_data() {
                     whole.bytes.extend_from_slice(&data);
                 }
@@ -372,7 +368,7 @@ impl Filter {
     }
 }
 
-/// Whether the end of an HTTP/1 request is ambiguous: `Transfer-Encoding` has `chunked` more than once.
+/// Whether the end of an HTTP/1 request is ambiguous (request smuggling): `chunked` occurs more than once.
 pub fn ends_ambiguously(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::TRANSFER_ENCODING).iter();
     let codings = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
@@ -383,10 +379,10 @@ pub fn ends_ambiguously(headers: &HeaderMap) -> bool {
 /// connection: the bytes after it can't be parsed.
 pub fn reject_ambiguous_end(request: Request<Body>) -> Response<Body> {
     let (mut parts, _) = request.into_parts();
-    let unauthenticated = RequestInfo::take(&mut parts, ApiKind::Rest);
+    let info = RequestInfo::take(&mut parts, ApiKind::Rest);
     let text = "the request's `Transfer-Encoding` has `chunked` more than once";
     let rejection = Rejection::new(StatusCode::BAD_REQUEST, "more than one `chunked`", text);
-    let mut response = super::rest::rejected(unauthenticated.logged(&parts), &rejection);
+    let mut response = super::rest::rejected(info.logged(&parts), &rejection);
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
@@ -457,8 +453,8 @@ mod tests {
     }
 
     fn admit(filter: &Filter, headers: HeaderMap) -> Result<CrossOriginPage, Rejection> {
-        let unauthenticated = &mut RequestInfo::new(Arc::default(), &headers);
-        filter.admit(&mut head(headers), unauthenticated)
+        let info = &mut RequestInfo::new(Arc::default(), &headers);
+        filter.admit(&mut head(headers), info)
     }
 
     #[track_caller]
@@ -657,10 +653,10 @@ mod tests {
         let mut second = counted();
         assert!(push(&mut second, FREE_BYTES + 40) && !push(&mut second, 1));
         let mut short = counted();
-        assert!(!push(&mut short, FREE_BYTES + 1), "there is none left");
+        assert!(!push(&mut short, FREE_BYTES + 1), "the buffer is full");
         drop((second, short));
         let body = Bytes::from_owner(first);
-        assert_eq!(buffer.load(Ordering::Relaxed), 60, "it counts on while somebody has it");
+        assert_eq!(buffer.load(Ordering::Relaxed), 60, "the body counts until its last slice is dropped");
         let part = body.slice(1..);
         drop(body);
         assert_eq!(buffer.load(Ordering::Relaxed), 60);

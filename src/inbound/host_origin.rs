@@ -52,8 +52,12 @@ impl FromText for HostPattern {
             return Ok(Self::Any);
         }
         HostAndPort::parse(text).map(Self::Host).ok_or_else(|| match text.contains("://") {
-            true => unexpected("a host", text, "leave out what stands before `//`, and the path"),
-            false => unexpected("a host such as `tools.example.com` or `[::1]:8080`", text, "or `*` for all"),
+            true => unexpected("a host", text, "write the host without scheme and path"),
+            false => unexpected(
+                "a host such as `tools.example.com` or `[::1]:8080`",
+                text,
+                "write a host, or `*` for all",
+            ),
         })
     }
 }
@@ -148,14 +152,14 @@ impl FilterSettings {
         for value in headers.get_all(header::ORIGIN) {
             let text = value.to_str().unwrap_or("").trim();
             let origin = parse_origin(text);
-            let ours = || {
+            let is_same_origin = || {
                 origin.as_ref().is_some_and(|(scheme, at)| {
                     matches!(scheme.as_str(), "http" | "https") && Some(at) == host
                 })
             };
             if matches_any(&self.allowed_origins, text, origin.as_ref()) {
-                page.reader = Some(value.clone());
-            } else if !ours() && !self.tolerates(origin.as_ref()) {
+                page.allowed_origin = Some(value.clone());
+            } else if !is_same_origin() && !self.tolerates(origin.as_ref()) {
                 let (found, advice) = (quoted(Some(value.as_bytes())), self.port.advice());
                 let text = format!("origin {found} is not allowed here: {advice}");
                 return Err(Rejection::new(StatusCode::FORBIDDEN, "origin is not allowed", text));
@@ -182,7 +186,7 @@ impl FilterSettings {
             Ok(CrossOriginPage::default())
         } else if is("sec-fetch-mode", b"navigate") && is("sec-fetch-dest", b"document") {
             // A user follows a link, for example to a page of the `passthrough` upstream.
-            Ok(CrossOriginPage { reader: None, has_link: true })
+            Ok(CrossOriginPage { allowed_origin: None, is_navigation: true })
         } else {
             Err(self.port.foreign_page())
         }
@@ -236,13 +240,13 @@ fn matches_any(patterns: &[OriginPattern], text: &str, origin: Option<&(String, 
 /// scheme. Without a port, `named` has the default port of the scheme, as in browsers. A loopback host
 /// without a port matches every port, because each local program has its own.
 fn is_origin(scheme: &str, named: &HostAndPort, found: &HostAndPort) -> bool {
-    let usual = match scheme {
+    let default_port = match scheme {
         "http" => Some(80),
         "https" => Some(443),
         _ => None,
     };
     let any_port = named.port.is_none() && LOOPBACK.contains(&named.host.as_str());
-    named.host == found.host && (any_port || named.port.or(usual) == found.port.or(usual))
+    named.host == found.host && (any_port || named.port.or(default_port) == found.port.or(default_port))
 }
 
 /// Parses `scheme://host[:port]`. A path or slash after the port is an error.

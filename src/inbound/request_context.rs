@@ -91,10 +91,10 @@ impl RequestInfo {
 
     /// Takes the information out of the extensions of a request, for the API that handles the request.
     pub fn take(head: &mut Parts, api: ApiKind) -> Self {
-        let unauthenticated = head.extensions.remove::<Self>();
-        let unauthenticated = unauthenticated.unwrap_or_else(|| Self::new(Arc::default(), &head.headers));
-        let api = if unauthenticated.mount.is_some() { ApiKind::Cgi } else { api };
-        Self { api, ..unauthenticated }
+        let info = head.extensions.remove::<Self>();
+        let info = info.unwrap_or_else(|| Self::new(Arc::default(), &head.headers));
+        let api = if info.mount.is_some() { ApiKind::Cgi } else { api };
+        Self { api, ..info }
     }
 
     /// The request as it appears in the log before its client is identified.

@@ -24,7 +24,7 @@ pub struct ToolDefinition {
     pub output_schema: Option<SchemaDocument>,
     /// JSON Schema of `structuredContent` for clients that accept any JSON value (2026-07-28 and later);
     /// `None` unless the route opts out of wrapping.
-    pub bare_output_schema: Option<SchemaDocument>,
+    pub unwrapped_output_schema: Option<SchemaDocument>,
     /// Metadata (`_meta`) of the tool of an MCP server, for clients that know its keys.
     pub meta: Option<Map<String, Value>>,
 }
@@ -33,7 +33,7 @@ impl ToolDefinition {
     /// Converts the definition to MCP's JSON, with the output schema for clients that accept `shapes`.
     pub fn to_json(&self, shapes: StructuredContentSupport) -> Map<String, Value> {
         let schema = |schema: &SchemaDocument| Value::Object(Map::clone(schema));
-        let bare = self.bare_output_schema.as_ref().filter(|_| shapes == StructuredContentSupport::Any);
+        let bare = self.unwrapped_output_schema.as_ref().filter(|_| shapes == StructuredContentSupport::Any);
         object_without_nones([
             ("name", Some(self.name.as_str().into())),
             ("title", self.title.as_deref().map(Value::from)),

@@ -201,7 +201,7 @@ fn capability_name(capability: ClientCapability) -> &'static str {
     match capability {
         ClientCapability::Form => "`elicitation`",
         ClientCapability::FormWithLists => "`elicitation` in revision 2025-11-25 or later",
-        ClientCapability::Link => "`elicitation.url`",
+        ClientCapability::Url => "`elicitation.url`",
         ClientCapability::Sample => "`sampling`",
         ClientCapability::Roots => "`roots`",
     }

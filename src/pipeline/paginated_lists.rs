@@ -60,7 +60,7 @@ impl DefinitionLists {
         let tools = routes().filter(|route| route.is_tool).map(|route| {
             let definition = &route.definition;
             let objects_only = || raw(&definition.to_json(StructuredContentSupport::ObjectsOnly));
-            let objects_only = definition.bare_output_schema.as_ref().map(|_| objects_only());
+            let objects_only = definition.unwrapped_output_schema.as_ref().map(|_| objects_only());
             let any = definition.to_json(StructuredContentSupport::Any);
             ListEntry { objects_only, ..ListEntry::new(definition.name.as_str(), &route.scopes, &any) }
         });
@@ -185,7 +185,7 @@ mod tests {
     }
 
     fn page<'a>(list: &'a DefinitionList, cursor: Option<&str>, size: usize) -> Option<ListPage<'a>> {
-        list.page(cursor, size, &ClientIdentity::Only)
+        list.page(cursor, size, &ClientIdentity::Local)
     }
 
     fn keys<'a>(page: &ListPage<'a>) -> Vec<&'a str> {

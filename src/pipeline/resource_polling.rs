@@ -74,10 +74,10 @@ pub enum WatchError {
     TooLong,
     /// [`WATCHED_LIMIT`] resources are watched already.
     #[error("the limit of {WATCHED_LIMIT} watched resources is reached; retry later")]
-    TooMany,
+    ServerLimit,
     /// The client has reached its limit of subscriptions.
     #[error("this session has reached its limit of subscriptions; unsubscribe from some first")]
-    Enough,
+    SessionLimit,
 }
 
 /// Subscription to a resource until dropped. Changes are published as [`ChangeEvent::Resource`].
@@ -147,7 +147,7 @@ impl Gateway {
         let is_full = watched.len() >= WATCHED_LIMIT;
         match watched.entry(Arc::clone(&uri)) {
             Entry::Occupied(mut known) => known.get_mut().listeners += 1,
-            Entry::Vacant(_) if is_full => return Err(WatchError::TooMany),
+            Entry::Vacant(_) if is_full => return Err(WatchError::ServerLimit),
             Entry::Vacant(new) => {
                 let task = tokio::spawn(poll_forever(self.clone(), Arc::clone(&uri))).abort_handle();
                 new.insert(Watched { listeners: 1, task, last_fingerprint: None });

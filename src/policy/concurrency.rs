@@ -119,13 +119,13 @@ impl<K: Clone + Eq + Hash> KeyedSemaphore<K> {
 }
 
 impl PerClientLimit {
-    /// Acquires a permit for a client, which is released on drop. `ClientIdentity::Only` has no limit.
+    /// Acquires a permit for a client, which is released on drop. `ClientIdentity::Local` has no limit.
     ///
     /// # Errors
     ///
     /// The number of permits per client, if the client has acquired all of them.
     pub fn take(&self, client: &ClientIdentity) -> Result<Option<OwnedSemaphorePermit>, usize> {
-        if matches!(client, ClientIdentity::Only) {
+        if matches!(client, ClientIdentity::Local) {
             return Ok(None);
         }
         self.semaphore(client).try_acquire_owned().map(Some).map_err(|_| self.permits)
@@ -148,7 +148,7 @@ mod tests {
 
     /// Call that takes this long.
     async fn call(limit: &ConcurrencyLimit, time: Duration) -> Result<(), Failure> {
-        let _slot = limit.acquire(Some(&ClientIdentity::Only)).await?;
+        let _slot = limit.acquire(Some(&ClientIdentity::Local)).await?;
         sleep(time).await;
         Ok(())
     }
@@ -216,7 +216,7 @@ mod tests {
         let first = limit.take(&one).unwrap();
         assert_eq!(limit.take(&one).map(drop), Err(1));
         let others = limit.take(&other).unwrap();
-        assert!(limit.take(&ClientIdentity::Only).unwrap().is_none());
+        assert!(limit.take(&ClientIdentity::Local).unwrap().is_none());
         drop((first, others));
         assert!(limit.take(&one).is_ok());
         for last in 0..=255 {

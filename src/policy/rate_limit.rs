@@ -231,13 +231,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_burst_is_admitted_and_then_the_rate() {
         let rate = rate(RateLimitScope::Upstream, TEN_A_SECOND);
-        assert_eq!(burst_size(&rate, &ClientIdentity::Only), 10);
-        assert_eq!(rate.take(&ClientIdentity::Only), Err(SECOND / 10));
+        assert_eq!(burst_size(&rate, &ClientIdentity::Local), 10);
+        assert_eq!(rate.take(&ClientIdentity::Local), Err(SECOND / 10));
         tokio::time::advance(SECOND / 4).await;
-        assert_eq!(burst_size(&rate, &ClientIdentity::Only), 2);
-        assert_eq!(rate.take(&ClientIdentity::Only), Err(SECOND / 20));
+        assert_eq!(burst_size(&rate, &ClientIdentity::Local), 2);
+        assert_eq!(rate.take(&ClientIdentity::Local), Err(SECOND / 20));
         tokio::time::advance(100 * SECOND).await;
-        assert_eq!(burst_size(&rate, &ClientIdentity::Only), 10, "what was not used is not saved for ever");
+        assert_eq!(burst_size(&rate, &ClientIdentity::Local), 10, "what was not used is not saved for ever");
     }
 
     #[tokio::test(start_paused = true)]
@@ -246,7 +246,7 @@ mod tests {
         let rate = rate(RateLimitScope::Route, settings);
         let mut let_through = 0;
         for _ in 0..10_000 {
-            let_through += usize::from(rate.take(&ClientIdentity::Only).is_ok());
+            let_through += usize::from(rate.take(&ClientIdentity::Local).is_ok());
             tokio::time::advance(Duration::from_millis(1)).await;
         }
         assert!((69..=71).contains(&let_through), "{let_through} in ten seconds");
@@ -279,7 +279,7 @@ mod tests {
         let settings = RateSettings { rate: calls(1, 60 * SECOND), burst: Some(1), ..TEN_A_SECOND };
         let settings = Some(OrOff::On(settings));
         let rate = RateLimit::new(RateLimitScope::ClientOfRoute, "old", settings, &counted, None).unwrap();
-        let one = || rate.admit(&ClientIdentity::Only, OverLimit::Rejected);
+        let one = || rate.admit(&ClientIdentity::Local, OverLimit::Rejected);
         one().await.unwrap();
         tokio::time::advance(SECOND).await;
         let error = one().await.unwrap_err();
@@ -298,7 +298,7 @@ mod tests {
     async fn a_started_request_waits_for_its_turn() {
         let settings = RateSettings { rate: calls(1, SECOND), burst: Some(1), ..TEN_A_SECOND };
         let rate = rate(RateLimitScope::Upstream, settings);
-        let one = || rate.admit(&ClientIdentity::Only, OverLimit::Waits);
+        let one = || rate.admit(&ClientIdentity::Local, OverLimit::Waits);
         let started = Instant::now();
         let (first, second, third) = tokio::join!(one(), one(), one());
         assert!(first.is_ok() && second.is_ok() && third.is_ok());
@@ -350,8 +350,8 @@ mod tests {
     async fn a_call_over_a_local_limit_does_not_reach_the_store() {
         let memory = MemoryStore::default();
         let [one, other] = replicas(&memory, RateLimitScope::Upstream, TEN_A_SECOND);
-        assert_eq!(through(&one, &ClientIdentity::Only).await, 10);
-        assert_eq!(through(&other, &ClientIdentity::Only).await, 0);
+        assert_eq!(through(&one, &ClientIdentity::Local).await, 10);
+        assert_eq!(through(&other, &ClientIdentity::Local).await, 0);
         let attempts = |rate: &RateLimit| rate.counted.as_ref().unwrap().0.counts().get("success");
         assert_eq!((attempts(&one), attempts(&other)), (10, 1));
     }
@@ -365,12 +365,12 @@ mod tests {
             let settings = RateSettings { on_store_failure, ..TEN_A_SECOND };
             let [one, other] = replicas(&memory, RateLimitScope::Route, settings);
             memory.disconnect();
-            assert_eq!(through(&one, &ClientIdentity::Only).await, expected, "{on_store_failure:?}");
-            assert_eq!(through(&other, &ClientIdentity::Only).await, expected, "{on_store_failure:?}");
+            assert_eq!(through(&one, &ClientIdentity::Local).await, expected, "{on_store_failure:?}");
+            assert_eq!(through(&other, &ClientIdentity::Local).await, expected, "{on_store_failure:?}");
             memory.reconnect();
             tokio::time::advance(SECOND).await;
             assert_eq!(
-                through(&one, &ClientIdentity::Only).await + through(&other, &ClientIdentity::Only).await,
+                through(&one, &ClientIdentity::Local).await + through(&other, &ClientIdentity::Local).await,
                 10
             );
         }
@@ -384,11 +384,11 @@ mod tests {
         let settings = Some(OrOff::On(settings));
         let rate = RateLimit::new(RateLimitScope::Route, "old", settings, &counted, Some(&sharing)).unwrap();
         memory.disconnect();
-        let error = rate.admit(&ClientIdentity::Only, OverLimit::Rejected).await.unwrap_err();
+        let error = rate.admit(&ClientIdentity::Local, OverLimit::Rejected).await.unwrap_err();
         assert!(matches!(error, Failure::RateLimitUnavailable), "{error:?}");
         assert_eq!(counted.get("rate_limited"), 1);
         // A follow-up waits for the store.
-        let waits = tokio::time::timeout(60 * SECOND, rate.admit(&ClientIdentity::Only, OverLimit::Waits));
+        let waits = tokio::time::timeout(60 * SECOND, rate.admit(&ClientIdentity::Local, OverLimit::Waits));
         let (done, ()) = tokio::join!(waits, async {
             sleep(5 * SECOND).await;
             memory.reconnect();

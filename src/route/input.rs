@@ -60,8 +60,8 @@ impl InputSchema {
 
     /// Number of values in the arguments from which on a check may exceed the step limit; `None` if a call
     /// cannot have that many.
-    pub fn values_too_costly(&self) -> Option<u64> {
-        self.schema.value_count_limit()
+    pub fn costly_value_count(&self) -> Option<u64> {
+        self.schema.costly_value_count()
     }
 
     /// Converts one or more strings to the type of the property `name`. A string that cannot be converted

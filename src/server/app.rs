@@ -21,7 +21,7 @@ use super::reload::{Reloader, restart_differences};
 use super::{HttpHandler, Listener};
 use crate::auth::Access;
 use crate::config::{
-    CertificateExpiry, ListenerSettings, Loaded, NameRules, RouteFile, ToolRules, UpstreamFile,
+    CertificateExpiry, CompiledRoute, ListenerSettings, Loaded, NameRules, ParsedUpstream, ToolRules,
 };
 use crate::inbound::filter::Filter;
 use crate::inbound::mcp::McpEndpoint;
@@ -315,7 +315,7 @@ struct Active {
 /// An upstream with its runtime state.
 #[derive(Debug, Clone)]
 struct BoundUpstream {
-    file: UpstreamFile,
+    file: ParsedUpstream,
     policies: Arc<UpstreamPolicies>,
     /// The task that polls the lists of an MCP server; `None` for other upstreams, and before it starts.
     discovery: Option<Arc<AbortOnDropHandle<()>>>,
@@ -325,7 +325,7 @@ impl Active {
     /// Binds the routes and upstreams of a configuration. Upstreams that are unchanged since `before` are
     /// reused.
     fn new(loaded: &Loaded, before: Option<&Self>, shared: Option<&SharedStore>) -> Self {
-        let bind = |file: &UpstreamFile| {
+        let bind = |file: &ParsedUpstream| {
             let name = file.settings.name().clone();
             let existing = before
                 .and_then(|before| before.upstreams.get(&name))
@@ -365,7 +365,7 @@ impl Active {
         let (table, routes) = lists.table(importer, &self.loaded.routes)?;
         let (proxied, proxy_routes) = lists.proxied(importer, &table, prompts);
         let (upstreams, store) = (&self.upstreams, &before.policies.store);
-        let route_policies = |file: &RouteFile| {
+        let route_policies = |file: &CompiledRoute| {
             let name = &file.route.definition.name;
             let upstream = &upstreams.get(&file.route.upstream)?.policies;
             let is_same = |old: &&Arc<RoutePolicies>| {
@@ -387,8 +387,11 @@ impl Active {
         let files = || awaited.iter().map(|(_, bound)| &bound.file);
         let awaited = AwaitedLists {
             servers: awaited.iter().map(|(name, _)| UpstreamName::clone(name)).collect(),
-            tools: files().filter_map(|file| file.tools.as_ref()).map(ToolRules::awaited).collect(),
-            prompts: files().filter_map(|file| file.prompts.as_ref()).map(NameRules::awaited).collect(),
+            tools: files().filter_map(|file| file.tools.as_ref()).map(ToolRules::possible_names).collect(),
+            prompts: files()
+                .filter_map(|file| file.prompts.as_ref())
+                .map(NameRules::possible_names)
+                .collect(),
             resources: files().any(|file| file.resources.is_some()),
         };
         let passthrough = passthrough.as_ref().and_then(|(name, settings)| {
@@ -409,17 +412,17 @@ impl Active {
 }
 
 impl BoundUpstream {
-    fn new(file: &UpstreamFile, shared: Option<&SharedStore>) -> Self {
+    fn new(file: &ParsedUpstream, shared: Option<&SharedStore>) -> Self {
         let upstream = Upstream::new(file.settings.clone());
         let sharing =
-            shared.map(|store| ReplicaSharing { store: store.clone(), identity: file.identity.clone() });
+            shared.map(|store| ReplicaSharing { store: store.clone(), identity: file.fingerprint.clone() });
         let policies = UpstreamPolicies::new(upstream, file.policy, sharing);
         Self { file: file.clone(), policies, discovery: None }
     }
 
     /// Copies the upstream with new list rules. If these or the poll interval have changed, polling starts
     /// again.
-    fn with_lists(&self, file: &UpstreamFile) -> Self {
+    fn with_lists(&self, file: &ParsedUpstream) -> Self {
         let is_same = self.file.tools == file.tools && self.file.wanted_lists() == file.wanted_lists();
         let discovery = self.discovery.clone().filter(|_| is_same);
         Self { file: file.clone(), discovery, ..self.clone() }

@@ -215,8 +215,8 @@ impl ConnectionServer {
         let is_http2 = request.version() == Version::HTTP_2;
         let mut request = request.map(|body| activity.watch_request_body(body));
         set_host_header(&mut request);
-        let unauthenticated = RequestInfo::new(Arc::clone(connection), request.headers());
-        request.extensions_mut().insert(unauthenticated);
+        let info = RequestInfo::new(Arc::clone(connection), request.headers());
+        request.extensions_mut().insert(info);
         let (responding, ending) = (self.handler.handle(request), self.ending.clone());
         async move {
             let mut response = responding.await;

@@ -157,7 +157,7 @@ impl AdminListener {
         let Some(address) = settings.listen else { return Ok(None) };
         let listener = match bind(address) {
             Ok(listener) => listener,
-            Err(error) if settings.is_named => return Err(error),
+            Err(error) if settings.is_listen_explicit => return Err(error),
             Err(error) => {
                 warn!(%error, "admin port unavailable; `listen` under `admin` sets another");
                 return Ok(None);

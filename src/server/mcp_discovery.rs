@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
-use crate::config::{ImportNote, Importer, RouteFile};
+use crate::config::{CompiledRoute, ImportNote, Importer};
 use crate::pipeline::{ProxiedKind, ProxiedTable};
 use crate::prompt::PromptTable;
 use crate::route::{Conflict, RouteTable, UpstreamName};
@@ -41,10 +41,10 @@ impl DiscoveredLists {
     pub(super) fn table(
         &mut self,
         importer: &Importer,
-        written: &[RouteFile],
-    ) -> Result<(RouteTable, Vec<RouteFile>), Conflict> {
+        written: &[CompiledRoute],
+    ) -> Result<(RouteTable, Vec<CompiledRoute>), Conflict> {
         let mut routes = written.to_vec();
-        let mut listed: Vec<RouteFile> = Vec::new();
+        let mut listed: Vec<CompiledRoute> = Vec::new();
         let imported = importer
             .import(self.by_upstream.iter().map(|(name, lists)| (name, lists.tools.as_slice())), written);
         for mut imported in imported {
@@ -97,7 +97,7 @@ impl DiscoveredLists {
         importer: &Importer,
         own_routes: &RouteTable,
         own_prompts: &PromptTable,
-    ) -> (ProxiedTable, Vec<RouteFile>) {
+    ) -> (ProxiedTable, Vec<CompiledRoute>) {
         let (mut table, mut routes) = (ProxiedTable::default(), Vec::new());
         for lists in importer.proxy(&self.by_upstream) {
             let mut notes = lists.notes;

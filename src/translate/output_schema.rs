@@ -63,8 +63,8 @@ impl OutputSchema {
 
     /// Number of values above which a check may exceed its limit; `None` if the number is too large to
     /// matter.
-    pub fn value_count_limit(&self) -> Option<u64> {
-        self.schema.value_count_limit()
+    pub fn costly_value_count(&self) -> Option<u64> {
+        self.schema.costly_value_count()
     }
 
     /// Schema for clients that accept objects only.
@@ -78,7 +78,7 @@ impl OutputSchema {
 
     /// Schema for clients that accept any JSON value; `None` if they receive the schema of
     /// [`Self::advertised`].
-    pub fn advertised_bare(&self) -> Option<SchemaDocument> {
+    pub fn advertised_unwrapped(&self) -> Option<SchemaDocument> {
         (!self.is_object && self.wrap == WrapNonObjects::LegacyClients)
             .then(|| self.schema.document().clone())
     }

@@ -58,7 +58,7 @@ impl UpstreamCall {
             response_limit_bytes,
             deadline,
             idempotent,
-            client: ClientIdentity::Only,
+            client: ClientIdentity::Local,
             progress: None,
             context: CallContext::default(),
             charge: None,
@@ -188,7 +188,7 @@ pub enum ClientIdentity {
     /// An anonymous client at this address.
     Address(IpAddr),
     /// The only client of this process: it is connected over stdio, or has started this process.
-    Only,
+    Local,
     /// An authenticated client.
     Client(Arc<Client>),
     /// Unidentified client: no part of the program has authenticated the sender. It has no rights.
@@ -226,7 +226,7 @@ impl ClientIdentity {
     pub fn address_in_log(&self, address: Option<IpAddr>) -> Option<IpAddr> {
         address.or(match self {
             Self::Address(address) => Some(*address),
-            Self::Only | Self::Client(_) | Self::Unknown => None,
+            Self::Local | Self::Client(_) | Self::Unknown => None,
         })
     }
 
@@ -246,10 +246,10 @@ impl ClientIdentity {
         })
     }
 
-    /// Whether the client has these scopes. An anonymous client has no scopes; [`Only`](Self::Only) has all.
+    /// Whether the client has these scopes. An anonymous client has no scopes; [`Local`](Self::Local) has all.
     pub fn may(&self, needed: &Scopes) -> bool {
         match self {
-            Self::Only => true,
+            Self::Local => true,
             Self::Address(_) | Self::Unknown => needed.is_empty(),
             Self::Client(client) => client.scopes.contains_all(needed),
         }
@@ -271,7 +271,7 @@ impl ClientIdentity {
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
             Self::Address(address) => format!("address {address}").into_bytes(),
-            Self::Only => b"only".to_vec(),
+            Self::Local => b"only".to_vec(),
             Self::Unknown => b"unknown".to_vec(),
             Self::Client(client) => format!("known {}", client.id).into_bytes(),
         }

@@ -549,13 +549,13 @@ async fn an_occupied_admin_port_is_an_error_only_if_configured() {
     let address = taken.local_addr().unwrap();
     let settings = config::AdminSettings {
         listen: Some(address),
-        is_named: false,
+        is_listen_explicit: false,
         allowed_hosts: Vec::new(),
         readiness_upstreams: Vec::new(),
         token: None,
     };
     let (admin, _) = admin(ROUTES);
     assert!(server::AdminListener::open(&settings, admin.clone()).await.unwrap().is_none());
-    let named = config::AdminSettings { is_named: true, ..settings };
+    let named = config::AdminSettings { is_listen_explicit: true, ..settings };
     assert!(server::AdminListener::open(&named, admin).await.is_err());
 }

@@ -155,7 +155,7 @@ async fn polled_resources_are_limited_and_opt_in() {
     assert_eq!(gateway.watch("news:still").unwrap_err(), WatchError::Unwatched);
     let watching: Vec<_> =
         (0..WATCHED_LIMIT).map(|number| gateway.watch(&format!("page://{number}")).unwrap()).collect();
-    assert_eq!(gateway.watch("page://more").unwrap_err(), WatchError::TooMany);
+    assert_eq!(gateway.watch("page://more").unwrap_err(), WatchError::ServerLimit);
     let again = gateway.watch("page://0").unwrap();
     drop(watching);
     assert_eq!(gateway.watched(), 1);

@@ -24,7 +24,7 @@ pub(super) fn typing(
     };
     let name = extractor.name();
     if extractor.value_count() == ValueCount::Block {
-        let message = format!("`type` has no effect: `{name}` returns a block and no value");
+        let message = format!("`type` has no effect: `{name}` returns a content block and no value");
         return does_not_fit(message, "remove `type`");
     }
     let mut kind = written.kind;

@@ -248,7 +248,7 @@ fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<ExtractPart> {
     let (extractor, optional) = read_one(&value)?;
     let why = match extractor.kind {
         ExtractorKind::Mcp(_) => "reads the whole result, which may be an error",
-        _ if extractor.kind.value_count() == ValueCount::Block => "returns a block and no value",
+        _ if extractor.kind.value_count() == ValueCount::Block => "returns a content block and no value",
         _ => return Ok(ExtractPart { name: name.clone(), extractor, optional }),
     };
     let message = format!("`{}` can't be a part: it {why}", extractor.kind.name());

@@ -65,7 +65,7 @@ pub(super) fn read(
     let kind = match (sample, message, url) {
         (Some(sample), ..) => InputRequestKindTemplate::Sample(sample),
         (None, None, _) => InputRequestKindTemplate::Roots,
-        (None, Some(message), Some(url)) => InputRequestKindTemplate::Link { message, url },
+        (None, Some(message), Some(url)) => InputRequestKindTemplate::Url { message, url },
         (None, Some(message), None) => {
             InputRequestKindTemplate::Form { message, form: fields.or(schema).unwrap_or_default() }
         }

@@ -2,7 +2,7 @@
 
 use http::header::AUTHORIZATION;
 
-use crate::config::upstreams::UpstreamFile;
+use crate::config::upstreams::ParsedUpstream;
 use crate::route::RequestTemplate;
 use crate::settings::{Code, Entry, Node, OpenSection};
 use crate::upstream::UpstreamSettings;
@@ -13,7 +13,7 @@ pub(crate) fn warn_of_credentials(
     section: &OpenSection<'_>,
     entry: &Entry,
     request: &RequestTemplate,
-    upstream: Option<&UpstreamFile>,
+    upstream: Option<&ParsedUpstream>,
 ) {
     let RequestTemplate::Http(template) = request else { return };
     let settings = upstream.map(|file| &file.settings);

@@ -19,18 +19,18 @@ pub(super) mod upstreams;
 
 use std::sync::Arc;
 
-use super::routes::RouteFile;
+use super::routes::CompiledRoute;
 use crate::route::{Conflict, RouteTable};
 use crate::settings::{Code, Node, Report};
 
 /// Reports routes that match the same request. The problem is reported at the later route. `written` is the
 /// map `routes` in the file.
-pub(super) fn check_conflicts(report: &Report<'_>, routes: &[RouteFile], written: &Node) {
-    let mut left: Vec<&RouteFile> = routes.iter().collect();
+pub(super) fn check_conflicts(report: &Report<'_>, routes: &[CompiledRoute], written: &Node) {
+    let mut left: Vec<&CompiledRoute> = routes.iter().collect();
     while let Err(conflict) = RouteTable::new(left.iter().map(|file| Arc::clone(&file.route)).collect()) {
         let Conflict { route, with, what, is_resource } = &conflict;
         let key = if *is_resource { "resource" } else { "rest" };
-        let span = |file: &RouteFile| {
+        let span = |file: &CompiledRoute| {
             let endpoint = written.get(file.name().as_str()).and_then(|route| route.get(key));
             endpoint.map_or(file.name_span, |node| node.span)
         };

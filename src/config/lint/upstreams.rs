@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::config::routes::RouteFile;
-use crate::config::upstreams::UpstreamFile;
+use crate::config::routes::CompiledRoute;
+use crate::config::upstreams::ParsedUpstream;
 use crate::route::UpstreamName;
 use crate::settings::{Code, Node, Report, SourceSpan, units};
 
@@ -27,10 +27,10 @@ pub(crate) fn warn_of_long_timeouts(
     report: &Report<'_>,
     root: &Node,
     shutdown_timeout: Duration,
-    routes: &[RouteFile],
+    routes: &[CompiledRoute],
 ) {
     let mut reported: Vec<SourceSpan> = Vec::new();
-    for RouteFile { route, .. } in routes.iter().filter(|file| file.route.timeout > shutdown_timeout) {
+    for CompiledRoute { route, .. } in routes.iter().filter(|file| file.route.timeout > shutdown_timeout) {
         let places: [&[&str]; 4] = [
             &["routes", route.definition.name.as_str(), "timeout"],
             &["upstreams", route.upstream.as_str(), "timeout"],
@@ -58,10 +58,10 @@ pub(crate) fn warn_of_long_timeouts(
 pub(crate) fn warn_of_attempt_timeouts(
     report: &Report<'_>,
     root: &Node,
-    upstreams: &[UpstreamFile],
-    routes: &[RouteFile],
+    upstreams: &[ParsedUpstream],
+    routes: &[CompiledRoute],
 ) {
-    for UpstreamFile { settings, policy, limits, .. } in upstreams {
+    for ParsedUpstream { settings, policy, limits, .. } in upstreams {
         let section = root.at_path(&["upstreams", settings.name().as_str()]);
         let written = section.and_then(|section| section.entry("attempt_timeout"));
         let own = routes.iter().filter(|file| file.route.upstream == *settings.name());
@@ -78,8 +78,8 @@ pub(crate) fn warn_of_attempt_timeouts(
 pub(crate) fn warn_of_unused(
     report: &Report<'_>,
     names: &[(UpstreamName, SourceSpan)],
-    upstreams: &[UpstreamFile],
-    routes: &[RouteFile],
+    upstreams: &[ParsedUpstream],
+    routes: &[CompiledRoute],
     passthrough: Option<&UpstreamName>,
 ) {
     for (name, span) in names {

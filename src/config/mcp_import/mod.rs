@@ -22,7 +22,7 @@ use super::request::{Upstreams, upstream_names};
 use super::routes::RouteContext;
 use super::rules::RuleSets;
 use super::section::plain_context;
-use super::{RouteFile, ToolRules, UpstreamFile, compile, file, routes, trees};
+use super::{CompiledRoute, ParsedUpstream, ToolRules, compile, file, routes, trees};
 use crate::route::UpstreamName;
 use crate::settings::suggest::nearest;
 use crate::settings::{Entry, Files, Kind, Node, Report, read_section};
@@ -33,7 +33,7 @@ use crate::upstream::mcp::McpLists;
 #[derive(Debug, Clone, Default)]
 pub struct Importer {
     pub(in crate::config) files: Arc<Files>,
-    upstreams: Arc<[UpstreamFile]>,
+    upstreams: Arc<[ParsedUpstream]>,
 }
 
 /// The parsed configuration files. They are parsed on demand and dropped after use, because a tree uses
@@ -42,14 +42,14 @@ pub(in crate::config) struct Trees<'i> {
     files: &'i Files,
     pub(in crate::config) root: Node,
     presets: Option<Node>,
-    upstreams: &'i [UpstreamFile],
+    upstreams: &'i [ParsedUpstream],
 }
 
 /// MCP server whose lists are imported, with the parsed files that configure it.
 struct ListedServer<'i> {
     trees: &'i Trees<'i>,
     context: &'i RouteContext<'i>,
-    file: &'i UpstreamFile,
+    file: &'i ParsedUpstream,
 }
 
 /// Result of the import from one server.
@@ -58,9 +58,9 @@ pub struct ImportedTools {
     /// Name of the server.
     pub upstream: UpstreamName,
     /// Routes of the imported tools.
-    pub routes: Vec<RouteFile>,
+    pub routes: Vec<CompiledRoute>,
     /// Routes of the file that call a tool, completed with the server's definition of the tool.
-    pub completed: Vec<RouteFile>,
+    pub completed: Vec<CompiledRoute>,
     /// Notes for operators.
     pub notes: Vec<ImportNote>,
 }
@@ -82,7 +82,7 @@ impl ImportNote {
 
 impl Importer {
     /// Creates an importer. The spans of the upstreams must refer to `files`.
-    pub(in crate::config) fn new(files: Files, upstreams: &[UpstreamFile]) -> Self {
+    pub(in crate::config) fn new(files: Files, upstreams: &[ParsedUpstream]) -> Self {
         Self { files: Arc::new(files), upstreams: upstreams.into() }
     }
 
@@ -91,7 +91,7 @@ impl Importer {
     pub fn import<'l>(
         &self,
         lists: impl IntoIterator<Item = (&'l UpstreamName, &'l [Box<str>])>,
-        file_routes: &[RouteFile],
+        file_routes: &[CompiledRoute],
     ) -> Vec<ImportedTools> {
         self.read_lists(lists.into_iter(), |server, tools| server.import(tools, file_routes))
     }
@@ -144,7 +144,7 @@ impl Importer {
 }
 
 impl ListedServer<'_> {
-    fn import(&self, tools: &[Box<str>], file_routes: &[RouteFile]) -> ImportedTools {
+    fn import(&self, tools: &[Box<str>], file_routes: &[CompiledRoute]) -> ImportedTools {
         let mut imported = ImportedTools {
             upstream: self.file.settings.name().clone(),
             routes: Vec::new(),
@@ -187,7 +187,7 @@ impl ListedServer<'_> {
         imported
     }
 
-    fn list(&self, listed: &[ListedTool], file_routes: &[RouteFile], imported: &mut ImportedTools) {
+    fn list(&self, listed: &[ListedTool], file_routes: &[CompiledRoute], imported: &mut ImportedTools) {
         let Some(rules) = &self.file.tools else { return };
         let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_str()).collect();
         for unknown in rules.unknown_names(&names) {
@@ -195,11 +195,11 @@ impl ListedServer<'_> {
             imported.notes.push(ImportNote::new(unknown, text));
         }
         let settings = ToolImportSettings::new(&self.trees.root, self.file.settings.name());
-        let has_name = |file: &RouteFile, name: &str| file.name().as_str() == name;
+        let has_name = |file: &CompiledRoute, name: &str| file.name().as_str() == name;
         for tool in listed.iter().filter(|tool| rules.names.offers(&tool.name)) {
             let name = rules.name_of(&tool.name);
             let calls_it =
-                |file: &RouteFile| file.route.is_tool && self.called_tool(file) == Some(&*tool.name);
+                |file: &CompiledRoute| file.route.is_tool && self.called_tool(file) == Some(&*tool.name);
             let note = if tool.is_task_only() {
                 Some("omitted: it can be called as a task only".to_owned())
             } else if let Some(route) = file_routes.iter().find(|file| calls_it(file)) {
@@ -232,7 +232,7 @@ impl ListedServer<'_> {
         rules: &ToolRules,
         tool: &ListedTool,
         name: &str,
-    ) -> Result<(RouteFile, Option<String>), String> {
+    ) -> Result<(CompiledRoute, Option<String>), String> {
         let mut first_error = None;
         for (input, has_output, omission) in FALLBACKS {
             let mut parts = tool.parts(input, has_output);
@@ -249,7 +249,7 @@ impl ListedServer<'_> {
     }
 
     /// Parses the route of a tool, and adds the tool's `_meta`.
-    fn read_tool(&self, entry: &Entry, tool: &ListedTool) -> Result<RouteFile, String> {
+    fn read_tool(&self, entry: &Entry, tool: &ListedTool) -> Result<CompiledRoute, String> {
         let mut file = self.read(entry)?;
         if let Some(route) = Arc::get_mut(&mut file.route) {
             route.definition.meta = tool.meta();
@@ -258,13 +258,13 @@ impl ListedServer<'_> {
     }
 
     /// Parses a route as if it were in the file.
-    fn read(&self, entry: &Entry) -> Result<RouteFile, String> {
+    fn read(&self, entry: &Entry) -> Result<CompiledRoute, String> {
         let read = file::parsed(self.trees.files, |report| routes::read(report, self.context, entry));
         read.map_err(|problems| problems.first_error().to_owned())
     }
 
     /// Returns the tool that a route calls, if it is a tool of this server.
-    fn called_tool<'r>(&self, file: &'r RouteFile) -> Option<&'r str> {
+    fn called_tool<'r>(&self, file: &'r CompiledRoute) -> Option<&'r str> {
         let is_own = file.route.upstream == *self.file.settings.name();
         file.route.request.tool().filter(|_| is_own).map(|template| &*template.tool)
     }
@@ -315,7 +315,7 @@ pub(super) fn check_tools(report: &Report<'_>, root: &Node, context: &RouteConte
 
 /// Completes a route of the file with the server's definition of its tool; `None` if the route itself defines
 /// everything.
-fn completed_route(entry: &Entry, file: &RouteFile, tool: &ListedTool) -> Option<Entry> {
+fn completed_route(entry: &Entry, file: &CompiledRoute, tool: &ListedTool) -> Option<Entry> {
     let passes_all = file.route.request.tool().is_some_and(crate::route::ToolTemplate::passes_all);
     let has_rules = entry.value.get("response").is_some();
     let mut parts = tool.parts(InputParts::Whole, true);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{ImportNote, ListedServer};
-use crate::config::{NameRules, RouteFile};
+use crate::config::{CompiledRoute, NameRules};
 use crate::model::ToolName;
 use crate::pipeline::{ProxiedEntry, ProxiedKind, UriPattern};
 use crate::route::{Route, UpstreamName};
@@ -18,7 +18,7 @@ pub struct ProxiedLists {
     /// The upstream.
     pub upstream: UpstreamName,
     /// Routes `NAME.prompts` and `NAME.resources`, which forward the requests.
-    pub routes: Vec<RouteFile>,
+    pub routes: Vec<CompiledRoute>,
     /// Prompts, resources and resource templates.
     pub entries: Vec<ProxiedEntry>,
     /// Whether the upstream declares prompts, and its settings offer prompts to clients.

@@ -14,7 +14,7 @@ use self::values::{
 use super::route_tests::UpstreamKind;
 use super::schemas::UsedArguments;
 use super::section::{ReadElsewhere, cursor, in_scope};
-use super::upstreams::UpstreamFile;
+use super::upstreams::ParsedUpstream;
 use crate::inbound::rest::RESERVED;
 use crate::route::{
     HttpTemplate, JsonTemplate, PathTemplate, RequestBodyTemplate, RequestTemplate, RestEndpoint,
@@ -101,7 +101,7 @@ pub(super) struct Upstreams<'a> {
     /// as unknown too.
     pub(super) names: &'a [(UpstreamName, SourceSpan)],
     /// Upstreams without errors.
-    pub(super) files: &'a [UpstreamFile],
+    pub(super) files: &'a [ParsedUpstream],
 }
 
 impl<'a> Upstreams<'a> {
@@ -117,7 +117,7 @@ impl<'a> Upstreams<'a> {
     }
 
     /// Returns an upstream by name; `None` if the upstream has errors.
-    pub(super) fn file(self, name: &UpstreamName) -> Option<&'a UpstreamFile> {
+    pub(super) fn file(self, name: &UpstreamName) -> Option<&'a ParsedUpstream> {
         self.files.iter().find(|file| file.settings.name() == name)
     }
 }

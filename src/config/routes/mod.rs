@@ -38,7 +38,7 @@ pub(super) use shared::{AnnotationSettings, DefaultSettings, LimitSettings};
 
 /// Compiled route, with data from the file that it does not contain.
 #[derive(Debug, Clone)]
-pub struct RouteFile {
+pub struct CompiledRoute {
     /// The compiled route.
     pub route: Arc<Route>,
     /// Policies of the route. Retries and the circuit breaker are inherited from its upstream.
@@ -52,7 +52,7 @@ pub struct RouteFile {
     pub(super) name_span: SourceSpan,
 }
 
-impl RouteFile {
+impl CompiledRoute {
     /// Name of the tool.
     pub fn name(&self) -> &ToolName {
         &self.route.definition.name
@@ -152,7 +152,7 @@ pub(super) struct RouteSettings {
 }
 
 /// Parses one route. Returns `None` after reporting the problems.
-pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entry) -> Option<RouteFile> {
+pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entry) -> Option<CompiledRoute> {
     let before = report.errors();
     let name = entry.key.text.parse::<ToolName>().map_err(|error| {
         let help = "write a tool name, such as `get_forecast`";
@@ -187,11 +187,11 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         ..RouteSettings::default()
     };
     let settings = RouteSettings::read_fields(&section, Some(inherited())).unwrap_or_else(|_| inherited());
-    let calls_a_tool = request.as_ref().is_some_and(|request| request.template.tool().is_some());
-    if calls_a_tool {
+    let calls_mcp_tool = request.as_ref().is_some_and(|request| request.template.tool().is_some());
+    if calls_mcp_tool {
         lint::routes::reject_async_operation(&section)?;
     }
-    // Arguments that are used neither by the request nor by the rules, but before or after the call.
+    // Arguments of `async_operation`, `confirm`, `input_requests` and `notifications`.
     let mut elsewhere = UsedArguments::default();
     let operation = section.entry("async_operation").and_then(|entry| {
         async_operation::read(report, entry, context.upstreams, upstream, &mut in_request, &mut elsewhere)
@@ -209,7 +209,8 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let declared = in_request.arguments.iter().map(|argument| argument.name.clone()).collect();
     let mut in_rules = UsedArguments { declared, ..UsedArguments::default() };
     let (rules, own_count) =
-        responses::rules(&section, &settings, context, &entry.key.text, calls_a_tool, &mut in_rules).unzip();
+        responses::rules(&section, &settings, context, &entry.key.text, calls_mcp_tool, &mut in_rules)
+            .unzip();
     let own_count = own_count.unwrap_or_default();
     let argument_error = section
         .entry("argument_error")
@@ -240,7 +241,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         lint::routes::warn_of_unused_arguments(report, unused);
     }
     let wrap = settings.wrap_non_objects;
-    let on_no_match = responses::on_no_match(settings.on_no_match, own_count, calls_a_tool);
+    let on_no_match = responses::on_no_match(settings.on_no_match, own_count, calls_mcp_tool);
     let upstream_kind = match request.as_ref().map(|request| &request.template) {
         Some(RequestTemplate::Command(_)) => UpstreamKind::Program,
         Some(RequestTemplate::Tool(_)) => UpstreamKind::McpServer,
@@ -254,17 +255,17 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     if rules.as_ref().is_some_and(Vec::is_empty) {
         lint::routes::warn_of_unused_on_no_match(&section);
     }
-    let output = responses::output(&section, rules.as_deref(), own_count, on_no_match, wrap);
+    let is_tool = settings.tool.unwrap_or_else(|| section.entry("resource").is_none());
+    let output = responses::output(&section, rules.as_deref(), own_count, on_no_match, wrap, is_tool);
     let (output, why_no_output) = output.map_or_else(|why| (None, why), |output| (Some(output), None));
     let tests = section.get("tests").map(|node| route_tests::read(report, node, upstream_kind));
     let tests = tests.unwrap_or_default();
     let RouteSettings { title, description, annotations, idempotent, policy, limits, responses, .. } =
         settings;
-    let is_tool = settings.tool.unwrap_or_else(|| section.entry("resource").is_none());
     // If the route has no rules, the output schema of the server applies.
-    let is_described_by_server = calls_a_tool && section.entry("response").is_none();
-    // The MCP server describes the tool.
-    if section.entry("description").is_none() && !section.has_unknown_keys && !calls_a_tool {
+    let has_schema_of_server = calls_mcp_tool && section.entry("response").is_none();
+    // No warning for an MCP tool: its server provides the description.
+    if section.entry("description").is_none() && !section.has_unknown_keys && !calls_mcp_tool {
         let help = "write one: models choose a tool or a resource by its description";
         let message = format!("the route `{}` has no `description`", entry.key.text);
         report.warning(Code::MissingDescription.at_span(entry.key.span), message, help);
@@ -303,7 +304,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let has_effect = !idempotent.unwrap_or_else(|| request.template.effect().is_none);
     let is_idempotent = idempotent.unwrap_or_else(|| request.template.effect().is_idempotent);
     if samples.is_some() && !is_idempotent {
-        let message = "`sample` requires a request that is safe to repeat: clients of the revision 2026-07-28 call again after sampling";
+        let message = "`sample` requires a request that is safe to repeat: clients of MCP revision 2026-07-28 repeat the call after sampling";
         let help = "write `idempotent: true` if the request can be sent twice, or use `input_requests` before the request";
         report.error(Code::InputRequestNotPossible.at_span(entry.key.span), message, help);
     }
@@ -327,7 +328,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let mut rules = rules?;
     for compiled in &mut rules {
         if let RuleAction::Success(SuccessRule { limit: Some(own), .. }) = &mut compiled.rule.action {
-            responses::write_as_input_requires(own, &input);
+            responses::mark_text_arguments(own, &input);
         }
     }
     let rule_origins =
@@ -350,7 +351,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
             annotations,
             input_schema: input.document().clone(),
             output_schema: output.as_ref().map(OutputSchema::advertised),
-            bare_output_schema: output.as_ref().and_then(OutputSchema::advertised_bare),
+            unwrapped_output_schema: output.as_ref().and_then(OutputSchema::advertised_unwrapped),
             meta: None,
         },
         input,
@@ -379,12 +380,12 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         error_status: responses.error_status,
         error_format: responses.error_format,
     };
-    Some(RouteFile {
+    Some(CompiledRoute {
         route: Arc::new(route),
         policy,
         tests,
         rule_origins,
-        no_output_schema: why_no_output.filter(|_| is_tool && !is_described_by_server),
+        no_output_schema: why_no_output.filter(|_| is_tool && !has_schema_of_server),
         name_span: entry.key.span,
     })
 }

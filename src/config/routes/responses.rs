@@ -18,12 +18,12 @@ pub(super) fn rules(
     settings: &RouteSettings,
     context: &RouteContext<'_>,
     name: &str,
-    calls_a_tool: bool,
+    calls_mcp_tool: bool,
     used: &mut UsedArguments,
 ) -> Option<(Vec<CompiledRule>, usize)> {
     let report = section.report();
-    let user = format!("the route `{name}`");
-    let own = context.rules.expand(report, &user, section.entry("response"));
+    let owner = format!("the route `{name}`");
+    let own = context.rules.expand(report, &owner, section.entry("response"));
     let own = own.and_then(|rules| response::read(report, rules, used));
     if let (Some(entry), None) = (section.entry("default_rules"), context.default_response) {
         let message = "`default_rules` has no effect: `defaults` has no `response`";
@@ -31,12 +31,12 @@ pub(super) fn rules(
         report.warning(Code::RequiresKey.at_span(entry.key.span), message, help);
     }
     let defaults = context.default_response.filter(|_| settings.default_rules != Some(false));
-    let defaults = context.rules.expand_defaults(report, &user, defaults);
+    let defaults = context.rules.expand_defaults(report, &owner, defaults);
     let defaults = defaults.and_then(|rules| response::read(report, rules, used));
     let (own, defaults) = (own?, defaults?);
     let own_count = own.len();
     // A success rule never matches an error of an MCP server, so the errors may come after it.
-    if !calls_a_tool {
+    if !calls_mcp_tool {
         response::warn_of_late_errors(report, &own, &defaults);
     }
     let rules = response::with_defaults(own, defaults);
@@ -49,11 +49,11 @@ pub(super) fn rules(
 pub(super) fn argument_error(
     report: &Report<'_>,
     context: &RouteContext<'_>,
-    written: &Entry,
+    entry: &Entry,
     used: &mut UsedArguments,
 ) -> Option<Rule> {
-    let place = written.key.span;
-    let rule = Node::new(Kind::Map(vec![Entry::new("error", written.value.clone(), place)]), place);
+    let place = entry.key.span;
+    let rule = Node::new(Kind::Map(vec![Entry::new("error", entry.value.clone(), place)]), place);
     let response = Entry::new("response", rule, place);
     let rules = context.rules.expand(report, "`argument_error`", Some(&response))?;
     response::read(report, rules, used)?.pop().map(|compiled| compiled.rule)
@@ -70,12 +70,16 @@ pub(super) fn sampled(rules: &[CompiledRule]) -> Option<SamplingNeed> {
 }
 
 /// What becomes of a response that no rule matches: the configured value, or the default.
-pub(super) fn on_no_match(written: Option<OnNoMatch>, own_count: usize, calls_a_tool: bool) -> OnNoMatch {
+pub(super) fn on_no_match(
+    configured: Option<OnNoMatch>,
+    own_count: usize,
+    calls_mcp_tool: bool,
+) -> OnNoMatch {
     // Rules of `defaults.response` are not specific to the route, so other responses pass through. The result
     // of an MCP tool has a known form that includes errors, so its rules (and those of `tools.response`) are
     // for exceptions only, and other results pass through too.
-    let passes = own_count == 0 || calls_a_tool;
-    written.unwrap_or(if passes { OnNoMatch::Text } else { OnNoMatch::Error })
+    let passes = own_count == 0 || calls_mcp_tool;
+    configured.unwrap_or(if passes { OnNoMatch::Text } else { OnNoMatch::Error })
 }
 
 /// Returns the output schema of a route: the configured `output`, or a schema derived from the rules.
@@ -89,15 +93,17 @@ pub(super) fn output(
     own_count: usize,
     on_no_match: OnNoMatch,
     wrap: WrapNonObjects,
+    is_tool: bool,
 ) -> Result<OutputSchema, Option<String>> {
     let report = section.report();
-    let written = section.entry("output").map(|entry| (entry, schemas::output(report, &entry.value, wrap)));
+    let configured =
+        section.entry("output").map(|entry| (entry, schemas::output(report, &entry.value, wrap)));
     let rules = rules.ok_or(None)?;
     let derived = |rules| output_schema::derived(report, rules, on_no_match, wrap);
-    let Some((entry, written)) = written else {
+    let Some((entry, schema)) = configured else {
         return derived(rules).map_err(|why| {
             // Only the rules of `defaults.response` prevent an output schema.
-            if derived(&rules[..own_count]).is_ok() {
+            if is_tool && derived(&rules[..own_count]).is_ok() {
                 let help = "write `output`, or `default_rules: false`";
                 let message =
                     "the tool has no output schema: a rule of `defaults.response` may return another shape";
@@ -106,14 +112,14 @@ pub(super) fn output(
             Some(why)
         });
     };
-    let written = written.ok_or(None)?;
-    output_schema::compare(report, &written, &entry.value, rules);
-    Ok(written)
+    let schema = schema.ok_or(None)?;
+    output_schema::compare(report, &schema, &entry.value, rules);
+    Ok(schema)
 }
 
 /// Marks the paging arguments that are strings in the input schema, so that the value for the next page is
 /// formatted as a string.
-pub(super) fn write_as_input_requires(limit: &mut Limit, input: &InputSchema) {
+pub(super) fn mark_text_arguments(limit: &mut Limit, input: &InputSchema) {
     let Limit { more: Some(more), text_arguments, .. } = limit else { return };
     let properties = input.document().get("properties");
     let is_text = |name: &&String| {

@@ -105,8 +105,8 @@ impl<'n> RuleSets<'n> {
     pub(super) fn read(report: &Report<'_>, own: &'n [Entry], presets: Option<&'n Node>) -> Self {
         let presets = presets.and_then(|root| root.get("rules")?.as_map()).unwrap_or_default();
         let own_sets = own.iter().map(|entry| read_set(report, entry, false));
-        let hidden = |entry: &&Entry| !own.iter().any(|known| known.key.text == entry.key.text);
-        let preset_sets = presets.iter().filter(hidden).map(|entry| read_set(report, entry, true));
+        let is_not_overridden = |entry: &&Entry| !own.iter().any(|known| known.key.text == entry.key.text);
+        let preset_sets = presets.iter().filter(is_not_overridden).map(|entry| read_set(report, entry, true));
         Self {
             sets: own_sets.chain(preset_sets).collect(),
             budget: Budget::new(NODE_LIMIT, TEXT_LIMIT_BYTES),
@@ -116,15 +116,15 @@ impl<'n> RuleSets<'n> {
     /// Expands each `use` in a `response`; if there is no `response`, there are no rules. Returns `None`
     /// after reporting the problems.
     ///
-    /// `user` names the owner of the `response` in messages: "the route `get_report`".
+    /// `owner` names the owner of the `response` in messages: "the route `get_report`".
     pub(super) fn expand(
         &self,
         report: &Report<'_>,
-        user: &str,
+        owner: &str,
         response: Option<&Entry>,
     ) -> Option<Vec<ExpandedRule>> {
         let Some(Entry { key, value }) = response else { return Some(Vec::new()) };
-        RuleExpansion::new(self, report, user).expand(key.span, value)
+        RuleExpansion::new(self, report, owner).expand(key.span, value)
     }
 
     /// Expands the rules of `defaults.response` for a route.
@@ -138,8 +138,8 @@ impl<'n> RuleSets<'n> {
         let at = response.key.span;
         let context = ProblemContext { text: format!("in `defaults.response`, tried for {route}"), at };
         let origin = Some(RuleOrigin { names: "defaults".to_owned(), context });
-        let user = format!("`defaults.response` for {route}");
-        RuleExpansion { origin, ..RuleExpansion::new(self, report, &user) }.expand(at, &response.value)
+        let owner = format!("`defaults.response` for {route}");
+        RuleExpansion { origin, ..RuleExpansion::new(self, report, &owner) }.expand(at, &response.value)
     }
 
     /// Warns of named rules that no route uses. Parses those without required parameters, so that their
@@ -154,8 +154,8 @@ impl<'n> RuleSets<'n> {
             if set.parameters.iter().any(|parameter| matches!(parameter.value.kind, Kind::Null)) {
                 continue;
             }
-            let user = format!("the rules `{name}`");
-            let mut expansion = RuleExpansion::new(self, report, &user);
+            let owner = format!("the rules `{name}`");
+            let mut expansion = RuleExpansion::new(self, report, &owner);
             expansion.chain.push(index);
             let substituted = set.arguments(report, span, &[]).and_then(|arguments| {
                 Substitution { report, budget: &self.budget, arguments }.substitute(response)
@@ -237,7 +237,7 @@ impl<'e> RuleExpansion<'e> {
         }
         if self.chain.len() == DEPTH_LIMIT {
             let message = format!("named rules are nested more than {DEPTH_LIMIT} levels deep");
-            let help = "replace the innermost `use` by its rules";
+            let help = "replace the innermost `use` with its rules";
             return report.reject(Code::RulesTooDeep.at_span(node.span), message, help);
         }
         let arguments = set.arguments(report, node.span, given.unwrap_or_default());
@@ -296,9 +296,10 @@ impl<'n> RuleSet<'n> {
             Some((key.text.as_str(), given.or(default)?))
         };
         let arguments: Vec<_> = self.parameters.iter().filter_map(value_of).collect();
+        let has_unknown = report.errors() > before;
         for missing in names().filter(|name| !arguments.iter().any(|(known, _)| known == name)) {
             // If an unknown argument has been reported, it is probably the missing one, misspelled.
-            if report.errors() == before {
+            if !has_unknown {
                 let message = format!("the rules `{name}` require the parameter `{missing}`");
                 let help = format!("add `with: {{ {missing}: … }}`");
                 report.error(Code::MissingParameter.at_span(place), message, help);

@@ -15,7 +15,7 @@ pub(super) const TEXT_LIMIT_BYTES: usize = 64 << 20;
 pub(super) fn check_names(report: &Report<'_>, declared: &[Entry]) {
     for Key { text, span } in declared.iter().map(|parameter| &parameter.key) {
         if !PARAMETER_NAME.is_match(text) {
-            let help = "write letters, digits and `_`, beginning with a letter";
+            let help = "write letters, digits and `_`, beginning with a letter or `_`";
             let message = format!("`{text}` is not a parameter name");
             report.error(Code::InvalidName.at_span(*span), message, help);
         }
@@ -70,7 +70,7 @@ impl Substitution<'_> {
         let mut substituted: Vec<Entry> = Vec::new();
         for Entry { key, value } in entries {
             let text = self.substitute_in_text(key.span, &key.text)?;
-            if text != key.text && substituted.iter().any(|known| known.key.text == text) {
+            if substituted.iter().any(|known| known.key.text == text) {
                 let (message, help) =
                     (format!("duplicate key `{text}`"), "use another value of the parameter");
                 return self.report.reject(Code::DuplicateKey.at_span(key.span), message, help);

@@ -29,6 +29,11 @@ fn nothing_is_exported_without_an_endpoint() {
         ("telemetry: { endpoint: 'http://c.test', traces: off, metrics_interval: off }", vec![]),
         (FILE, vec![("OTEL_SDK_DISABLED", "true")]),
         (FILE, vec![("OTEL_TRACES_EXPORTER", "none"), ("OTEL_METRICS_EXPORTER", "none")]),
+        ("telemetry: { traces: off, metrics_interval: off }", vec![]),
+        (
+            "telemetry: { traces: always_on }",
+            vec![ENDPOINT, ("OTEL_TRACES_EXPORTER", "none"), ("OTEL_METRICS_EXPORTER", "none")],
+        ),
     ] {
         let telemetry = good(file, &variables).telemetry;
         assert!(telemetry.traces.is_none() && telemetry.metrics.is_none(), "{file}");

@@ -134,8 +134,8 @@ fn variable_name(text: &str) -> Option<&str> {
     is_name.then_some(name)
 }
 
-/// Words of a command line, formatted as items of a YAML list; `None` if there is only one word, or if a word
-/// needs quotes.
+/// Words of a command line without `RUN` (the method of a `request` to a command), as items of a YAML list;
+/// `None` if there is only one word, or if a word needs quotes.
 fn words_of_command(line: &str) -> Option<String> {
     let is_plain = |word: &&str| word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./@=+".contains(&b));
     let words: Vec<&str> = line.split_whitespace().filter(|word| *word != "RUN").collect();
@@ -224,7 +224,7 @@ fn header(context: ReadContext<'_>, entry: &Entry) -> Checked<(http::HeaderName,
     let mut content = HeaderValue::from_str(&text).map_err(|_| {
         let message =
             format!("the value of the header `{name}` contains line breaks or characters that are not ASCII");
-        let help = "remove a line break at the end of the secret";
+        let help = "write visible ASCII characters only, without a line break at the end";
         context.reject_at(Code::InvalidValue.at_span(value.span), message, help)
     })?;
     if is_host && (text.contains('@') || text.parse::<Authority>().is_err()) {

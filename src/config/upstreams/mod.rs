@@ -34,13 +34,13 @@ pub use tools::{NameRules, ToolRules};
 
 /// Parsed upstream with its policies.
 #[derive(Debug, Clone)]
-pub struct UpstreamFile {
+pub struct ParsedUpstream {
     /// Kind of the upstream, and its connection settings.
     pub settings: UpstreamSettings,
     /// Policies of the upstream, including those inherited from `defaults`.
     pub policy: PolicySettings,
     /// Fingerprint of the upstream's configuration; equal on replicas that have the same configuration.
-    pub identity: Arc<str>,
+    pub fingerprint: Arc<str>,
     /// Pattern that matches the upstream's secrets, which must not be in any error; `None` if there are none.
     /// Compiled once and shared by all routes of the upstream.
     pub(super) secrets: Option<SecretPattern>,
@@ -54,7 +54,7 @@ pub struct UpstreamFile {
     pub(super) limits: LimitSettings,
 }
 
-impl UpstreamFile {
+impl ParsedUpstream {
     /// Lists that glossator requests from an MCP server.
     pub fn wanted_lists(&self) -> WantedLists {
         WantedLists { prompts: self.prompts.is_some(), resources: self.resources.is_some() }
@@ -128,8 +128,8 @@ pub(super) struct UpstreamSection {
     limits: LimitSettings,
 }
 
-/// Headers that glossator itself sets for the message or the connection.
-const OWN_HEADERS: &str =
+/// Headers that glossator sets or removes itself: `Host`, message framing, and hop-by-hop headers (RFC 9110).
+const RESERVED_HEADERS: &str =
     "connection content-length host keep-alive proxy-connection te trailer transfer-encoding upgrade";
 
 /// Parses one upstream. Returns `None` after reporting the problems.
@@ -137,7 +137,7 @@ pub(super) fn read(
     context: ReadContext<'_>,
     defaults: &DefaultSettings,
     entry: &Entry,
-) -> Option<UpstreamFile> {
+) -> Option<ParsedUpstream> {
     let (report, Entry { key, value: node }) = (context.report, entry);
     let name = key.text.parse::<UpstreamName>().map_err(|error| {
         let help = "choose a name, such as `weather` or `billing-v1`";
@@ -168,11 +168,11 @@ pub(super) fn read(
     let all = || tools.as_ref().map(|_| NameRules::default());
     let prompts = written.prompts.map_or_else(all, |Offered(rules)| Some(rules?.names));
     let resources = written.resources.map_or_else(all, |Offered(rules)| Some(rules?.names));
-    Some(UpstreamFile {
+    Some(ParsedUpstream {
         secrets: secrets(report, entry, &settings)?,
         settings,
         policy,
-        identity: identity(context.environment, entry),
+        fingerprint: config_fingerprint(context.environment, entry),
         tools,
         prompts,
         resources,
@@ -284,7 +284,7 @@ fn secrets(report: &Report<'_>, entry: &Entry, settings: &UpstreamSettings) -> O
 
 /// Computes the fingerprint of an upstream's configuration, including the values of variables in it. The
 /// contents of referenced files are not included, so that a renewed secret does not change the fingerprint.
-fn identity(environment: &Environment, entry: &Entry) -> Arc<str> {
+fn config_fingerprint(environment: &Environment, entry: &Entry) -> Arc<str> {
     let written = serde_json::json!([entry.key.text, entry.value.to_json()]).to_string();
     let named = written.split("${").skip(1).filter_map(|rest| {
         let name = rest.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next()?;
@@ -322,7 +322,7 @@ pub(super) fn header_name(context: ReadContext<'_>, text: &str, span: SourceSpan
         let help = "write letters, digits and `-`: `X-Request-Id`";
         context.reject_at(Code::InvalidName.at_span(span), format!("`{text}` is not a header name"), help)
     })?;
-    if OWN_HEADERS.split(' ').any(|own| own == name) {
+    if RESERVED_HEADERS.split(' ').any(|own| own == name) {
         let message = format!("the header `{name}` is reserved: glossator sets it for each connection");
         let help = match name == HOST {
             true => "write `headers: { Host: NAME }` in the upstream, for all of its requests",

@@ -73,7 +73,7 @@ fn word(context: ReadContext<'_>, node: &Node) -> Checked<Expanded> {
 fn without_nul(context: ReadContext<'_>, span: SourceSpan, expanded: Expanded) -> Checked<Expanded> {
     if expanded.text.contains('\0') {
         let message = "an argument or variable of a program can't contain NUL characters";
-        return Err(context.reject_at(Code::InvalidValue.at_span(span), message, "remove it"));
+        return Err(context.reject_at(Code::InvalidValue.at_span(span), message, "remove them"));
     }
     Ok(expanded)
 }
@@ -95,7 +95,7 @@ pub(super) fn read_directory(value: &Cursor<'_>) -> Checked<Option<PathBuf>> {
     let text = expansion::expand(value.context, value.node.span, text_of(value)?)?.text;
     let directory = absolute(value.context, value.node.span, &text)?;
     if !directory.is_dir() {
-        let message = format!("the folder `{text}` does not exist");
+        let message = format!("the working directory `{text}` does not exist");
         value.warn(Code::ProgramNotFound, message, "create it; every call fails until then");
     }
     Ok(Some(directory))
@@ -117,7 +117,7 @@ pub(super) fn command(
     Ok(Program { name, path, arg0: program, arguments, folder, environment, secrets })
 }
 
-/// Resolves a program to an absolute path. If it does not exist, returns the name unchanged, with a warning.
+/// Resolves a program to an absolute path. If it does not exist, warns, and returns a bare name unchanged.
 fn find(
     context: ReadContext<'_>,
     span: SourceSpan,

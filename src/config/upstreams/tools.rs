@@ -55,8 +55,8 @@ pub struct ToolRules {
     pub refresh_interval: Duration,
 }
 
-/// Keys of the route of one tool. They are parsed as part of that route: now for a sample route, and again
-/// when the server lists the tool.
+/// Keys of the route of one tool. They are parsed as part of that route: on load for a placeholder tool, and
+/// again when the server lists the tool.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(name = "a tool", id = "override")]
 struct ToolOverride {
@@ -98,7 +98,7 @@ pub(super) struct OfferedRules {
     #[key(part)]
     pub(super) names: NameRules,
     /// Scopes that a client needs; replaces those of `defaults`.
-    // Parsed again for the route that forwards all requests.
+    // Only checked here: the route that forwards these requests to the server parses the key again.
     scopes: Scopes,
 }
 
@@ -143,9 +143,9 @@ impl ToolRules {
     }
 
     /// Returns the names that the tools of the server may have, until the server has listed them.
-    pub fn awaited(&self) -> AwaitedServer {
+    pub fn possible_names(&self) -> AwaitedServer {
         let given = self.rename.0.iter().map(|(_, renamed)| renamed.to_string()).collect();
-        AwaitedServer { given, ..self.names.awaited() }
+        AwaitedServer { given, ..self.names.possible_names() }
     }
 
     /// Returns the configured description of a tool, which overrides the server's description.
@@ -189,7 +189,7 @@ impl NameRules {
     }
 
     /// Returns the names that the entries may have, until the server has listed them.
-    pub fn awaited(&self) -> AwaitedServer {
+    pub fn possible_names(&self) -> AwaitedServer {
         AwaitedServer { prefix: self.prefix.clone(), given: Vec::new() }
     }
 

@@ -30,14 +30,14 @@ pub(super) struct RequestElicitor<'a> {
     rpc: &'a RpcContext<'a>,
     input_requests: &'a InputRequests,
     /// Digest of the client request. A state that was issued for another request is rejected.
-    subject: String,
+    request_digest: String,
     pub(super) round: ElicitationRound<'a>,
 }
 
 /// Content of `requestState`, which the client returns with its next request: the input responses so far.
 #[derive(Default, Serialize, Deserialize)]
 struct RequestState {
-    subject: String,
+    request_digest: String,
     input_responses: Map<String, Value>,
     /// Names of the input requests that were sent together with the state. Only responses to these are
     /// accepted.
@@ -65,14 +65,14 @@ impl<'a> RequestElicitor<'a> {
         if is_legacy {
             let mut round = ElicitationRound::new(capabilities, Map::new(), Map::new());
             round.legacy_client = Some((rpc, input_requests.input_timeout));
-            return Ok(Self { rpc, input_requests, subject: String::new(), round });
+            return Ok(Self { rpc, input_requests, request_digest: String::new(), round });
         }
         let state = rpc.request.params.request_state.optional_text("params.requestState")?;
-        let subject = match input_requests.is_empty() && state.is_none() {
+        let request_digest = match input_requests.is_empty() && state.is_none() {
             true => String::new(),
-            false => subject((&rpc.request.method, rpc.message.owner()), name, arguments),
+            false => request_digest((&rpc.request.method, rpc.message.owner()), name, arguments),
         };
-        let state = state.map(|token| decrypt_state(rpc, &token, &subject)).transpose()?;
+        let state = state.map(|token| decrypt_state(rpc, &token, &request_digest)).transpose()?;
         let RequestState { input_responses, requested, .. } = state.unwrap_or_default();
         let responses = rpc.request.params.input_responses.object("params.inputResponses")?;
         let mut responses: Map<String, Value> = responses.unwrap_or_default();
@@ -82,7 +82,7 @@ impl<'a> RequestElicitor<'a> {
         // way.
         responses.retain(|name, _| requested.contains(name) || input_requests.gives_arguments(name));
         let round = ElicitationRound::new(capabilities, input_responses, responses);
-        Ok(Self { rpc, input_requests, subject, round })
+        Ok(Self { rpc, input_requests, request_digest, round })
     }
 
     /// Returns the `input_required` response if input is missing, and `None` otherwise.
@@ -97,7 +97,7 @@ impl<'a> RequestElicitor<'a> {
         }
         let requested = open.iter().map(|request| request.name.clone()).collect();
         let input_responses = self.round.input_responses;
-        let state = RequestState { subject: self.subject, input_responses, requested };
+        let state = RequestState { request_digest: self.request_digest, input_responses, requested };
         let state = serde_json::to_vec(&state).expect("its keys are strings");
         let expires = SystemTime::now() + self.input_requests.input_timeout;
         let state = self.rpc.dispatcher.cipher.issue(Purpose::State, &state, expires);
@@ -142,21 +142,25 @@ pub(super) fn requests(input_requests: &[InputRequest], revision: Revision) -> M
 }
 
 /// Digest of a request and its client, to which a `requestState` is bound.
-fn subject((method, owner): (&str, Option<&str>), name: &str, arguments: &Map<String, Value>) -> String {
-    let mut subject = json!([method, owner, name, arguments]);
+fn request_digest(
+    (method, owner): (&str, Option<&str>),
+    name: &str,
+    arguments: &Map<String, Value>,
+) -> String {
+    let mut request_digest = json!([method, owner, name, arguments]);
     // The order of members does not matter.
-    subject.sort_all_objects();
-    fingerprint(subject.to_string().as_bytes())
+    request_digest.sort_all_objects();
+    fingerprint(request_digest.to_string().as_bytes())
 }
 
-/// Decrypts the `requestState` of a request, and checks that it was issued for this request (`subject`).
-fn decrypt_state(rpc: &RpcContext<'_>, token: &str, subject: &str) -> Result<RequestState, RpcError> {
+/// Decrypts the `requestState` of a request, and checks that it was issued for this request (`request_digest`).
+fn decrypt_state(rpc: &RpcContext<'_>, token: &str, request_digest: &str) -> Result<RequestState, RpcError> {
     let invalid =
         |why: &str| ErrorKind::PARAMS.error(format!("`params.requestState`: {why}; call again without it"));
     let content = rpc.dispatcher.cipher.open(Purpose::State, token, SystemTime::now());
     let content = content.map_err(|error| invalid(&error.to_string()))?;
     let state: Option<RequestState> = serde_json::from_slice(&content).ok();
-    let state = state.filter(|state| state.subject == subject);
+    let state = state.filter(|state| state.request_digest == request_digest);
     state.ok_or_else(|| invalid("it was issued for another request"))
 }
 
@@ -246,7 +250,7 @@ impl Elicitor for ElicitationRound<'_> {
 /// `elicitation` was added in 2025-06-18; its modes, multiple choices and titles in 2025-11-25, where a
 /// capability without modes means forms (Elicitation, "Capabilities").
 pub(super) fn capabilities(revision: Revision, declared: &Map<String, Value>) -> Vec<ClientCapability> {
-    use ClientCapability::{Form, FormWithLists, Link, Roots, Sample};
+    use ClientCapability::{Form, FormWithLists, Roots, Sample, Url};
     let declared = |name: &str| declared.get(name).and_then(Value::as_object);
     let elicitation: &[_] = match (revision, declared("elicitation")) {
         (_, None) | (Revision::R2024_11_05 | Revision::R2025_03_26, _) => &[],
@@ -254,8 +258,8 @@ pub(super) fn capabilities(revision: Revision, declared: &Map<String, Value>) ->
         (Revision::R2025_11_25 | Revision::R2026_07_28, Some(modes)) => {
             match (modes.contains_key("form"), modes.contains_key("url")) {
                 (_, false) => &[Form, FormWithLists],
-                (true, true) => &[Form, FormWithLists, Link],
-                (false, true) => &[Link],
+                (true, true) => &[Form, FormWithLists, Url],
+                (false, true) => &[Url],
             }
         }
     };
@@ -271,9 +275,9 @@ fn request(input_request: &InputRequest, revision: Revision) -> (&'static str, V
             let schema = form_of(revision, form.document());
             ("elicitation/create", json!({ "message": message, "requestedSchema": schema }))
         }
-        InputRequestKind::Link { message, url } => {
+        InputRequestKind::Url { message, url } => {
             let mut params = json!({ "mode": "url", "message": message, "url": url });
-            // Only revision 2025-11-25 has ids for links.
+            // Only revision 2025-11-25 has ids for URLs.
             if revision == Revision::R2025_11_25 {
                 params["elicitationId"] = random_id().into();
             }
@@ -336,7 +340,7 @@ fn parse_response(input_request: &InputRequest, result: Value) -> Result<InputRe
     };
     let Value::Object(mut result) = result else { return Err(wrong("must be an object")) };
     match &input_request.kind {
-        InputRequestKind::Form { .. } | InputRequestKind::Link { .. } => {
+        InputRequestKind::Form { .. } | InputRequestKind::Url { .. } => {
             let content = result.remove("content").unwrap_or_default();
             match (result.get("action").and_then(Value::as_str), content) {
                 (Some("decline"), _) => Ok(InputResponse::Declined),
@@ -382,9 +386,9 @@ mod tests {
     use crate::translate::SamplingOptions;
 
     #[test]
-    fn a_subject_is_the_same_whatever_the_order_of_its_arguments() {
+    fn a_request_digest_is_independent_of_the_order_of_arguments() {
         let of = |name: &str, arguments: Value| {
-            subject(("tools/call", None), name, arguments.as_object().unwrap())
+            request_digest(("tools/call", None), name, arguments.as_object().unwrap())
         };
         let one = of("delete", json!({"id": 1, "more": {"a": [1, 2], "b": "x"}}));
         assert_eq!(one, of("delete", json!({"more": {"b": "x", "a": [1, 2]}, "id": 1})));
@@ -393,7 +397,7 @@ mod tests {
             of("delete", json!({"id": "1", "more": {"a": [1, 2], "b": "x"}})),
             of("delete", json!({"id": 1, "more": {"a": [2, 1], "b": "x"}})),
             of("delete2", json!({"id": 1, "more": {"a": [1, 2], "b": "x"}})),
-            subject(("prompts/get", None), "delete", json!({"id": 1}).as_object().unwrap()),
+            request_digest(("prompts/get", None), "delete", json!({"id": 1}).as_object().unwrap()),
         ] {
             assert_ne!(one, other);
         }
@@ -413,11 +417,11 @@ mod tests {
         let able = |revision, declared: Value| capabilities(revision, declared.as_object().unwrap());
         let all =
             json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": true}});
-        use ClientCapability::{Form, FormWithLists, Link, Roots, Sample};
+        use ClientCapability::{Form, FormWithLists, Roots, Sample, Url};
         let newest = able(Revision::R2026_07_28, all.clone());
-        assert_eq!(newest, [Form, FormWithLists, Link, Sample, Roots]);
+        assert_eq!(newest, [Form, FormWithLists, Url, Sample, Roots]);
         assert_eq!(able(Revision::R2025_11_25, json!({"elicitation": {}})), [Form, FormWithLists]);
-        assert_eq!(able(Revision::R2025_11_25, json!({"elicitation": {"url": {}}})), [Link]);
+        assert_eq!(able(Revision::R2025_11_25, json!({"elicitation": {"url": {}}})), [Url]);
         assert_eq!(able(Revision::R2025_06_18, all.clone()), [Form, Sample, Roots]);
         assert_eq!(able(Revision::R2024_11_05, all), [Sample, Roots]);
         assert_eq!(able(Revision::R2026_07_28, json!({"elicitation": true, "sampling": 1})), []);
@@ -444,7 +448,7 @@ mod tests {
 
     #[test]
     fn a_url_request_has_an_id_if_the_revision_requires_one() {
-        let link = input_request(InputRequestKind::Link {
+        let link = input_request(InputRequestKind::Url {
             message: "Sign in".into(),
             url: "https://example.com/".into(),
         });

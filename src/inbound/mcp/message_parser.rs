@@ -175,7 +175,9 @@ pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<
         (None, Some(_), Some(_), Some(_)) => Err(no_message("a response has either `result` or `error`")),
         (None, Some(id), None, Some(error)) => Ok(ClientMessage::Response { id, result: Err(error) }),
         (None, Some(id), Some(result), None) => Ok(ClientMessage::Response { id, result: Ok(result) }),
-        (None, Some(_), None, None) | (None, None, ..) => Err(no_message("a message needs a `method`")),
+        (None, Some(_), None, None) | (None, None, ..) => {
+            Err(no_message("a request needs a `method`, and a response an `id` with `result` or `error`"))
+        }
     }
 }
 
@@ -291,7 +293,7 @@ fn parse_members(body: &[u8]) -> Result<JsonRpcMessage<'_>, RpcError> {
         });
     }
     Err(ErrorKind::NOT_A_MESSAGE.error(match raw()?.get().starts_with('[') {
-        true => "batches are supported in revision 2025-03-26 only: send each message in its own request",
+        true => "a batch can't be nested, and only revision 2025-03-26 has batches: send each message in its own request",
         false => "a message is a JSON object",
     }))
 }

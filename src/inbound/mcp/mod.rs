@@ -90,7 +90,7 @@ const METHODS_WITHOUT_STREAM: &str = "POST, DELETE, OPTIONS";
 
 /// `Allow` header since 2026-07-28, which has neither sessions nor streams opened by `GET` (Streamable HTTP,
 /// "Earlier Streamable HTTP Revisions").
-const METHODS_PER_REQUEST: &str = "POST, OPTIONS";
+const METHODS_WITHOUT_SESSIONS: &str = "POST, OPTIONS";
 
 /// Time after which a response without a message becomes a stream with keep-alive comments, because proxies
 /// close idle connections.
@@ -121,23 +121,23 @@ impl McpEndpoint {
     /// has no event to resume from, or no session.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
-        let mut unauthenticated = RequestInfo::take(&mut head, ApiKind::Mcp);
-        let page = match self.0.filter.admit(&mut head, &mut unauthenticated) {
+        let mut info = RequestInfo::take(&mut head, ApiKind::Mcp);
+        let page = match self.0.filter.admit(&mut head, &mut info) {
             Ok(page) => page,
-            Err(rejection) => return response::rejected(unauthenticated.logged(&head), &rejection),
+            Err(rejection) => return response::rejected(info.logged(&head), &rejection),
         };
         // Preflight requests have no credentials.
         if head.method == Method::OPTIONS {
             let response = page.options(&head.headers, METHODS);
             return page.allow_read(response);
         }
-        let (identity, body) = match self.identify(&mut head, &unauthenticated, body).await {
+        let (identity, body) = match self.identify(&mut head, &info, body).await {
             Ok(identified) => identified,
             Err(rejection) => {
-                return page.allow_read(response::rejected(unauthenticated.logged(&head), &rejection));
+                return page.allow_read(response::rejected(info.logged(&head), &rejection));
             }
         };
-        let (method, context) = (head.method.clone(), RequestContext { info: unauthenticated, identity });
+        let (method, context) = (head.method.clone(), RequestContext { info, identity });
         let message = MessageContext::http(Arc::clone(&self.0), context, head);
         page.allow_read(match method {
             Method::POST => self.post(message, body).await,
@@ -152,18 +152,18 @@ impl McpEndpoint {
     async fn identify(
         &self,
         head: &mut Parts,
-        unauthenticated: &RequestInfo,
+        info: &RequestInfo,
         body: Body,
     ) -> Result<(AuthenticatedClient, Body), Rejection> {
         let replicas = &self.0.open_requests.replicas;
         let (forwarded, body) = match replicas.forwarded_identity(head, SystemTime::now()) {
-            Some(sender_of) => {
+            Some(identity_for) => {
                 let whole = Box::pin(self.0.filter.read(&head.headers, "", body)).await?;
-                (sender_of(head, &whole), Body::from(whole))
+                (identity_for(head, &whole), Body::from(whole))
             }
             None => (None, body),
         };
-        Ok((self.0.filter.authenticator.identify(head, unauthenticated, forwarded).await?, body))
+        Ok((self.0.filter.authenticator.identify(head, info, forwarded).await?, body))
     }
 
     /// Responds to a request without a message: `GET` or `DELETE` for a session up to 2025-11-25.
@@ -178,7 +178,7 @@ impl McpEndpoint {
         // A request that names two sessions is invalid in every revision.
         let (revision, session) = (message.revision()?, message.session_to_check()?);
         if !revision.has_handshake() {
-            return Ok(response::wrong_method(METHODS_PER_REQUEST));
+            return Ok(response::wrong_method(METHODS_WITHOUT_SESSIONS));
         }
         match (method == Method::GET, session) {
             (true, Some(session)) => self.get(message, session).await,
@@ -252,7 +252,7 @@ impl McpEndpoint {
             Ok(received) => received,
             Err(rejection) => return response::rejected(message.logged(), &rejection),
         };
-        let session = message.cancelling_session();
+        let session = message.session_for_cancellation();
         let session = session.and_then(|session| Some((session.to_owned(), message.revision().ok()?)));
         let (sender, mut receiver) = MessageSender::new();
         let sender = if form == ResponseForm::Json { MessageSender(None) } else { sender };

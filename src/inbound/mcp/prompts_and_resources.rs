@@ -54,11 +54,11 @@ pub(super) async fn get_prompt(rpc: &RpcContext<'_>) -> RpcResult {
     rpc.may(&prompt.scopes)?;
     let mut elicitor = RequestElicitor::new(rpc, &prompt.input_requests, prompt.name.as_str(), &arguments)?;
     let checked = prompt.check(arguments).map_err(|sentence| ErrorKind::PROMPT.error(sentence))?;
-    let arguments_checked = elicit_first(&prompt.input_requests, checked, Some(&mut elicitor.round)).await;
+    let completed = elicit_first(&prompt.input_requests, checked, Some(&mut elicitor.round)).await;
     if let Some(input_required) = elicitor.end()? {
         return Ok(input_required);
     }
-    let arguments = arguments_checked.map_err(|unanswered| prompt_not_built(&unanswered.message()))?;
+    let arguments = completed.map_err(|unanswered| prompt_not_built(&unanswered.message()))?;
     messages(rpc, &snapshot, prompt, &arguments).await
 }
 
@@ -250,7 +250,7 @@ pub(super) async fn subscribe(rpc: &RpcContext<'_>) -> RpcResult {
         WatchError::Unknown => {
             ErrorKind::NO_RESOURCE.error(error.to_string()).with_data(json!({ "uri": uri }))
         }
-        WatchError::Unwatched | WatchError::TooLong | WatchError::TooMany | WatchError::Enough => {
+        WatchError::Unwatched | WatchError::TooLong | WatchError::ServerLimit | WatchError::SessionLimit => {
             ErrorKind::PARAMS.error(error.to_string())
         }
     })?;

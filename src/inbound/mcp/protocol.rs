@@ -95,7 +95,7 @@ pub(super) struct MethodRow(pub(super) &'static str, RevisionCheck, CapabilityCh
 
 const ALL: RevisionCheck = |_| true;
 const HANDSHAKE: RevisionCheck = Revision::has_handshake;
-const PER_REQUEST: RevisionCheck = |revision| !revision.has_handshake();
+const NO_HANDSHAKE: RevisionCheck = |revision| !revision.has_handshake();
 const COMPLETIONS: CapabilityCheck = Some(Snapshot::completes);
 const PROMPTS: CapabilityCheck = Some(Snapshot::has_prompts);
 const RESOURCES: CapabilityCheck = Some(Snapshot::has_resources);
@@ -106,16 +106,16 @@ const METHODS: [MethodRow; 18] = [
     MethodRow("initialize", HANDSHAKE, None, |rpc| Box::pin(server_info::initialize(rpc))),
     MethodRow("ping", HANDSHAKE, None, |rpc| Box::pin(ready(Ok(rpc.result(&json!({})))))),
     MethodRow("logging/setLevel", HANDSHAKE, None, |rpc| Box::pin(ready(set_level(rpc)))),
-    MethodRow("server/discover", PER_REQUEST, None, |rpc| Box::pin(server_info::discover(rpc))),
+    MethodRow("server/discover", NO_HANDSHAKE, None, |rpc| Box::pin(server_info::discover(rpc))),
     MethodRow("tools/list", ALL, None, |rpc| Box::pin(server_info::list_page(rpc))),
     MethodRow("tools/call", ALL, None, |rpc| Box::pin(call_tool(rpc))),
     MethodRow("prompts/list", ALL, PROMPTS, |rpc| Box::pin(server_info::list_page(rpc))),
     MethodRow("prompts/get", ALL, PROMPTS, |rpc| Box::pin(get_prompt(rpc))),
     MethodRow("completion/complete", ALL, COMPLETIONS, |rpc| Box::pin(complete(rpc))),
-    MethodRow("subscriptions/listen", PER_REQUEST, None, |rpc| Box::pin(subscriptions::listen(rpc))),
-    MethodRow("tasks/get", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::get(rpc))),
-    MethodRow("tasks/update", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::update(rpc))),
-    MethodRow("tasks/cancel", PER_REQUEST, TASKS, |rpc| Box::pin(tasks::cancel(rpc))),
+    MethodRow("subscriptions/listen", NO_HANDSHAKE, None, |rpc| Box::pin(subscriptions::listen(rpc))),
+    MethodRow("tasks/get", NO_HANDSHAKE, TASKS, |rpc| Box::pin(tasks::get(rpc))),
+    MethodRow("tasks/update", NO_HANDSHAKE, TASKS, |rpc| Box::pin(tasks::update(rpc))),
+    MethodRow("tasks/cancel", NO_HANDSHAKE, TASKS, |rpc| Box::pin(tasks::cancel(rpc))),
     MethodRow("resources/list", ALL, RESOURCES, |rpc| Box::pin(server_info::list_page(rpc))),
     MethodRow("resources/templates/list", ALL, RESOURCES, |rpc| Box::pin(server_info::list_page(rpc))),
     MethodRow("resources/read", ALL, RESOURCES, |rpc| Box::pin(read_resource(rpc))),
@@ -195,7 +195,7 @@ impl MessageContext {
             other => return Box::pin(self.other_message(body, other)).await,
         };
         let in_flight = &self.dispatcher.in_flight;
-        let session = self.cancelling_session();
+        let session = self.session_for_cancellation();
         let flight = session.and_then(|session| in_flight.add(session, request.id.as_json()));
         let Some((cancelled, _in_flight)) = flight else {
             return Some(self.request(&request, sender).await);
@@ -227,7 +227,7 @@ impl MessageContext {
             }
             (Ok(ClientMessage::Notification(notification)), Ok(())) => {
                 if let (Some(session), Some((id, reason))) =
-                    (self.cancelling_session(), notification.cancelled())
+                    (self.session_for_cancellation(), notification.cancelled())
                 {
                     if self.dispatcher.in_flight.cancel(session, id.as_json())
                         && let Some(reason) = reason
@@ -291,8 +291,8 @@ impl MessageContext {
 impl RpcContext<'_> {
     async fn respond(&self) -> RpcResult {
         let Self { request, revision, message, .. } = *self;
-        let is_per_request = !revision.has_handshake();
-        if is_per_request {
+        let has_no_handshake = !revision.has_handshake();
+        if has_no_handshake {
             request.meta.check_capabilities()?;
             message.check_method(&request.method)?;
         }
@@ -301,11 +301,11 @@ impl RpcContext<'_> {
             Some(_) | None => {
                 let method = truncated(&request.method);
                 let revision = revision.as_str();
-                let text = format!("method `{method}` is not supported in revision {revision}");
+                let text = format!("this server does not support method `{method}` in revision {revision}");
                 return Err(ErrorKind::UNKNOWN_METHOD.error(text));
             }
         };
-        if is_per_request {
+        if has_no_handshake {
             // The log level is checked for all methods, not only for those that send log messages
             // (2026-07-28, Logging, "Error Handling").
             request.meta.log_level()?;

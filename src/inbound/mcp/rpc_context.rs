@@ -156,7 +156,7 @@ impl MessageContext {
 
     /// The session whose later messages can cancel this request: a legacy session over HTTP, or stdio. Since
     /// 2026-07-28, a client over HTTP cancels its request by closing the connection.
-    pub(super) fn cancelling_session(&self) -> Option<&str> {
+    pub(super) fn session_for_cancellation(&self) -> Option<&str> {
         match self.head {
             // A request since 2026-07-28 has no session, even if its headers name one. With the session, it
             // would occupy a request id that a legacy request of the session needs.
@@ -421,8 +421,8 @@ mod tests {
             request = request.header(&PROTOCOL_VERSION, revision);
         }
         let (head, ()) = request.body(()).unwrap().into_parts();
-        let unauthenticated = RequestInfo::new(Arc::default(), &head.headers);
-        let context = RequestContext { info: unauthenticated, identity: AuthenticatedClient::local() };
+        let info = RequestInfo::new(Arc::default(), &head.headers);
+        let context = RequestContext { info, identity: AuthenticatedClient::local() };
         found(&MessageContext::http(Arc::clone(dispatcher), context, head))
     }
 
@@ -437,7 +437,7 @@ mod tests {
     fn a_header_names_the_revision_or_else_the_session_does() {
         let dispatcher = dispatcher();
         let session_of = |revision| {
-            Session::new(revision, Map::new(), &ClientIdentity::Only)
+            Session::new(revision, Map::new(), &ClientIdentity::Local)
                 .encrypt(&dispatcher.cipher, SystemTime::now())
         };
         let revision = |session: &str, header: Option<&str>| {
@@ -450,7 +450,7 @@ mod tests {
             assert_eq!(revision(&session, Some("2026-07-28")), Some(Revision::R2026_07_28));
             assert_eq!(revision(&session, Some("2099-01-01")), None);
         }
-        let foreign = Session::new(Revision::R2025_11_25, Map::new(), &ClientIdentity::Only)
+        let foreign = Session::new(Revision::R2025_11_25, Map::new(), &ClientIdentity::Local)
             .encrypt(&TokenCipher::random(), SystemTime::now());
         for unknown in ["a-session", foreign.as_str()] {
             assert_eq!(revision(unknown, None), Some(Revision::R2025_03_26));
@@ -462,7 +462,7 @@ mod tests {
         let dispatcher = dispatcher();
         let session_of = |revision: Option<&str>| {
             context_of("a-session", revision, &dispatcher, |context| {
-                context.cancelling_session().map(str::to_owned)
+                context.session_for_cancellation().map(str::to_owned)
             })
         };
         assert_eq!(session_of(Some("2025-11-25")).as_deref(), Some("a-session"));

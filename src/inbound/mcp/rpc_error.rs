@@ -134,7 +134,7 @@ impl RpcError {
                 ClientCapability::Form | ClientCapability::FormWithLists => {
                     capabilities["elicitation"]["form"] = json!({})
                 }
-                ClientCapability::Link => capabilities["elicitation"]["url"] = json!({}),
+                ClientCapability::Url => capabilities["elicitation"]["url"] = json!({}),
                 ClientCapability::Sample => capabilities["sampling"] = json!({}),
                 ClientCapability::Roots => capabilities["roots"] = json!({}),
             }

@@ -195,10 +195,10 @@ impl SubscribedSession {
         }
         let bytes: usize = self.resources.keys().map(|uri| uri.len()).sum();
         if self.is_over_limit {
-            return Err(WatchError::TooMany);
+            return Err(WatchError::ServerLimit);
         }
         if self.resources.len() >= SUBSCRIPTION_LIMIT || bytes + uri.len() > SUBSCRIBED_LIMIT_BYTES {
-            return Err(WatchError::Enough);
+            return Err(WatchError::SessionLimit);
         }
         let watching = if self.has_stream() { Some(gateway.watch(uri)?) } else { None };
         self.resources.insert(uri.into(), WatchedResource { watching, is_known });
@@ -275,7 +275,7 @@ impl MessageDispatcher {
         match self.store(session, uri).await {
             Some(false) => {
                 self.subscribed.remove(session, uri);
-                Err(WatchError::Enough)
+                Err(WatchError::SessionLimit)
             }
             // If the store does not respond, the subscription is not stored yet: `catch_up` stores it later.
             Some(true) | None => Ok(()),
@@ -461,7 +461,7 @@ routes:
         for number in 0..SUBSCRIPTION_LIMIT {
             subscribed.add(&gateway, "listens", &format!("t://{number}")).unwrap();
         }
-        assert_eq!(subscribed.add(&gateway, "listens", "t://more"), Err(WatchError::Enough));
+        assert_eq!(subscribed.add(&gateway, "listens", "t://more"), Err(WatchError::SessionLimit));
         let long = |number: usize| format!("t://{number}{}", "x".repeat(WATCHED_URI_LIMIT_BYTES / 2));
         let taken =
             (0..SUBSCRIPTION_LIMIT).filter(|number| subscribed.add(&gateway, "long", &long(*number)).is_ok());

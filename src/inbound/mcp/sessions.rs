@@ -75,7 +75,7 @@ impl Session {
         }
         let address = match client {
             ClientIdentity::Address(address) => Some(address.to_string()),
-            ClientIdentity::Only | ClientIdentity::Client(_) | ClientIdentity::Unknown => None,
+            ClientIdentity::Local | ClientIdentity::Client(_) | ClientIdentity::Unknown => None,
         };
         let (revision, owner) = (revision.as_str().to_owned(), client.owner().map(str::to_owned));
         Self { revision, capabilities, owner, address, declared: ALL_LISTS }
@@ -253,15 +253,18 @@ mod tests {
         let sessions = Sessions::new(cipher.clone(), UnknownSessions::Reject);
         let declared =
             json!({"sampling": {}, "elicitation": {"form": {}}, "experimental": {"x": 1}, "roots": 7});
-        let session =
-            Session::new(Revision::R2025_11_25, declared.as_object().unwrap().clone(), &ClientIdentity::Only);
+        let session = Session::new(
+            Revision::R2025_11_25,
+            declared.as_object().unwrap().clone(),
+            &ClientIdentity::Local,
+        );
         let opened = sessions.open(&session.encrypt(&cipher, SystemTime::now())).content.unwrap();
         assert_eq!(opened, session);
         assert_eq!(opened.revision, "2025-11-25");
         assert_eq!(Value::Object(opened.capabilities), json!({"sampling": {}, "elicitation": {"form": {}}}));
         let endless = json!({"sampling": {"x": "y".repeat(9999)}});
         let session =
-            Session::new(Revision::R2025_11_25, endless.as_object().unwrap().clone(), &ClientIdentity::Only);
+            Session::new(Revision::R2025_11_25, endless.as_object().unwrap().clone(), &ClientIdentity::Local);
         assert_eq!(Value::Object(session.capabilities), json!({"sampling": {}}));
     }
 }
@@ -278,7 +281,7 @@ mod sessions_tests {
     };
 
     fn id(cipher: &TokenCipher) -> String {
-        Session::new(Revision::R2025_11_25, Map::new(), &ClientIdentity::Only)
+        Session::new(Revision::R2025_11_25, Map::new(), &ClientIdentity::Local)
             .encrypt(cipher, SystemTime::now())
     }
 
@@ -307,7 +310,7 @@ mod sessions_tests {
         assert_eq!(sessions.check(&sessions.open(&one), None).unwrap_err(), RpcError::no_session());
         assert_eq!(end(&sessions, &one, None).unwrap_err(), RpcError::no_session());
         sessions.check(&sessions.open(&other), None).unwrap();
-        let expired = Session::new(Revision::R2025_11_25, Map::new(), &ClientIdentity::Only)
+        let expired = Session::new(Revision::R2025_11_25, Map::new(), &ClientIdentity::Local)
             .encrypt(&cipher, SystemTime::UNIX_EPOCH);
         assert_eq!(sessions.check(&sessions.open(&expired), None).unwrap_err(), RpcError::no_session());
     }

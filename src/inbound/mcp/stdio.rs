@@ -273,7 +273,7 @@ impl StdioConnection {
         self.notification_tasks.abort_all();
         let Some(session) = self.new_handshake.borrow_and_update().clone() else { return };
         // The stream is opened before the next response, so that no change after that response is missed.
-        let stream = subscriptions::open_session_stream(&self.dispatcher, &session, &ClientIdentity::Only);
+        let stream = subscriptions::open_session_stream(&self.dispatcher, &session, &ClientIdentity::Local);
         let (Ok((receiver, notifying)), out) = (stream, self.out.clone()) else { return };
         self.notification_tasks.spawn(async move {
             let send = |message: Bytes| out.send(to_one_line(message.into())).map(Result::ok);

@@ -239,7 +239,7 @@ mod tests {
     #[track_caller]
     fn check(requested: Value, acknowledged: Value, change: &ChangeEvent, expected: &[(&str, Option<&str>)]) {
         let filter = serde_json::from_value(requested).unwrap();
-        let subscription = Subscription::new(filter, &gateway(), &ClientIdentity::Only);
+        let subscription = Subscription::new(filter, &gateway(), &ClientIdentity::Local);
         assert_eq!(serde_json::to_value(&subscription.filter).unwrap(), acknowledged);
         let messages = subscription.messages(change);
         let messages: Vec<_> = messages.iter().map(|(method, uri)| (*method, uri.as_deref())).collect();
@@ -270,13 +270,13 @@ mod tests {
     #[test]
     fn stream_slots_are_limited_and_released() {
         let streams = OpenStreams::new(2, None);
-        let one = streams.slot(&ClientIdentity::Only).unwrap();
-        let other = streams.slot(&ClientIdentity::Only).unwrap();
-        assert!(streams.slot(&ClientIdentity::Only).is_err());
+        let one = streams.slot(&ClientIdentity::Local).unwrap();
+        let other = streams.slot(&ClientIdentity::Local).unwrap();
+        assert!(streams.slot(&ClientIdentity::Local).is_err());
         drop(other);
-        let _again = streams.slot(&ClientIdentity::Only).unwrap();
+        let _again = streams.slot(&ClientIdentity::Local).unwrap();
         drop(one);
-        assert!(streams.slot(&ClientIdentity::Only).is_ok());
+        assert!(streams.slot(&ClientIdentity::Local).is_ok());
     }
 
     #[test]

@@ -49,7 +49,7 @@ const HEALTH: &str = "/health";
 /// A route may replace this path, because many legacy servers have a status tool.
 const STATUS: &str = "/status";
 
-/// `Allow` header of every path for unauthenticated clients, if clients are configured.
+/// `Allow` header of every path for info clients, if clients are configured.
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// Reserved paths. No route may have an endpoint at or below one of them.
@@ -90,7 +90,7 @@ impl RestApi {
     /// Responds to one request. Dropping the future cancels its upstream request.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
-        let mut unauthenticated = RequestInfo::take(&mut head, ApiKind::Rest);
+        let mut info = RequestInfo::take(&mut head, ApiKind::Rest);
         // Whether MCP servers have sent the lists that the target of the path needs.
         let is_complete = |snapshot: &Snapshot| match self.find(snapshot, &head) {
             Target::Manifest | Target::OpenApi => snapshot.awaited.tools.is_empty(),
@@ -107,40 +107,40 @@ impl RestApi {
         let target = self.find(&snapshot, &head);
         let admitted = match target {
             Target::Health => self.filter.admit_probe(&head),
-            _ => self.filter.admit(&mut head, &mut unauthenticated),
+            _ => self.filter.admit(&mut head, &mut info),
         };
         let page = match admitted {
             Ok(page) => page,
-            Err(rejection) => return rejected(unauthenticated.logged(&head), &rejection),
+            Err(rejection) => return rejected(info.logged(&head), &rejection),
         };
         let authenticator = &self.filter.authenticator;
-        let ending = unauthenticated.connection.ending.clone();
+        let ending = info.connection.ending.clone();
         let identified = match &target {
             // Preflight requests have no credentials. All paths have the same response; otherwise it would
             // reveal which tools exist.
             _ if head.method == Method::OPTIONS
-                && authenticator.has_no_credential(&head.headers, &unauthenticated.connection) =>
+                && authenticator.has_no_credential(&head.headers, &info.connection) =>
             {
                 let response = page.options(&head.headers, METHODS);
                 return page.allow_read(response);
             }
             Target::Health => return response::value(StatusCode::OK, &json!({ "status": "ok" })),
-            Target::Tool { .. } if page.has_link => Err(ProtectedPort::Clients.foreign_page()),
+            Target::Tool { .. } if page.is_navigation => Err(ProtectedPort::Clients.foreign_page()),
             // Clients that request the metadata have no token yet.
             Target::Metadata(metadata) => {
                 return page.allow_read(response::value(StatusCode::OK, metadata));
             }
             _ => {
-                let identify = pin!(authenticator.identify(&mut head, &unauthenticated, None));
+                let identify = pin!(authenticator.identify(&mut head, &info, None));
                 let identified = ending.unless_overdue(identify).await;
                 identified.unwrap_or_else(|| Err(Rejection::for_shutdown(SHUTTING_DOWN)))
             }
         };
         let identity = match identified {
             Ok(identity) => identity,
-            Err(rejection) => return page.allow_read(rejected(unauthenticated.logged(&head), &rejection)),
+            Err(rejection) => return page.allow_read(rejected(info.logged(&head), &rejection)),
         };
-        let context = RequestContext { info: unauthenticated, identity };
+        let context = RequestContext { info, identity };
         let target = url_of(&snapshot, target, context.client(), head.uri.path());
         let is_passed = matches!(target, Target::Passthrough(_));
         let called = if let Target::Tool { route, .. } = &target { Some(*route) } else { None };

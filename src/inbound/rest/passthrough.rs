@@ -189,8 +189,8 @@ pub(super) fn check(parts: &Parts) -> Result<(), Rejection> {
     reject(StatusCode::NOT_IMPLEMENTED, text.into())
 }
 
-fn add_forwarded_headers(parts: &mut Parts, unauthenticated: &RequestInfo) {
-    let connection = &unauthenticated.connection;
+fn add_forwarded_headers(parts: &mut Parts, info: &RequestInfo) {
+    let connection = &info.connection;
     let headers = &mut parts.headers;
     if let Some(peer) = connection.peer {
         let mut all = joined_values(headers, &FORWARDED_FOR);

@@ -527,7 +527,7 @@ mod tests {
             &nested(40),
             ": must match the schema; found a value too large to locate the violation",
         );
-        assert_eq!(schema.value_count_limit(), None, "whether it is valid is found out quickly");
+        assert_eq!(schema.costly_value_count(), None, "whether it is valid is found out quickly");
     }
 
     #[test]
@@ -543,12 +543,12 @@ mod tests {
         violations_of(&schema, &json!([]), "");
         violations_of(&schema, &json!([1]), &format!(": {TOO_COSTLY}"));
         assert_eq!(schema.check(&json!([1]), 1, 1_000).unwrap_err(), TooCostly);
-        assert_eq!(schema.value_count_limit(), Some(1));
+        assert_eq!(schema.costly_value_count(), Some(1));
         let circle = json!({ "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/a" }], "$defs": { "a": { "allOf": [{ "$ref": "#" }] } } });
         let circle = self::schema(circle);
         violations_of(&circle, &json!(1), &format!(": {TOO_COSTLY}"));
         assert_eq!(
-            circle.value_count_limit(),
+            circle.costly_value_count(),
             Some(1),
             "it looks at a value to see whether it may look at it"
         );
@@ -587,7 +587,7 @@ mod tests {
         let wide = |forms: usize| {
             let forms: Vec<_> =
                 (0..forms).map(|form| json!({ "type": "object", "required": [form.to_string()] })).collect();
-            schema(json!({ "items": { "anyOf": forms } })).value_count_limit()
+            schema(json!({ "items": { "anyOf": forms } })).costly_value_count()
         };
         assert_eq!(wide(20), None);
         assert!(wide(400).is_some_and(|values| (10_000..100_000).contains(&values)));

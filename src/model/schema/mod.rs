@@ -193,7 +193,7 @@ impl Schema {
 
     /// Number of values in the arguments above which a check may exceed [`CHECK_STEP_LIMIT`]; `None` if a
     /// call cannot have that many.
-    pub fn value_count_limit(&self) -> Option<u64> {
+    pub fn costly_value_count(&self) -> Option<u64> {
         /// Maximum number of values in the arguments of a call.
         const MANY: u64 = super::ARGUMENT_VALUE_LIMIT as u64;
         let values = CHECK_STEP_LIMIT / self.0.plan.steps_per_value().max(1);

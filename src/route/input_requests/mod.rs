@@ -68,7 +68,7 @@ pub enum ClientCapability {
     /// Form elicitation with multiple choice. Clients with this capability also have [`Form`](Self::Form).
     FormWithLists,
     /// URL elicitation.
-    Link,
+    Url,
     /// Sampling.
     Sample,
     /// Roots.
@@ -206,7 +206,7 @@ pub enum InputRequestKind<T = String> {
         form: InputForm,
     },
     /// A person opens a URL, for data that must not pass through the client.
-    Link {
+    Url {
         /// Message to the person, with the reason for the request.
         message: T,
         /// URL.
@@ -247,7 +247,7 @@ impl InputRequestKindTemplate {
         match self {
             Self::Form { form, .. } if form.has_lists() => ClientCapability::FormWithLists,
             Self::Form { .. } => ClientCapability::Form,
-            Self::Link { .. } => ClientCapability::Link,
+            Self::Url { .. } => ClientCapability::Url,
             Self::Sample(_) => ClientCapability::Sample,
             Self::Roots => ClientCapability::Roots,
         }
@@ -275,8 +275,8 @@ impl InputRequestTemplate {
                 message: text(message)?,
                 form: form.only(|name| !self.gives_arguments || arguments.get(name).is_none()),
             },
-            InputRequestKind::Link { message, url } => {
-                InputRequestKind::Link { message: text(message)?, url: address(text(url)?)? }
+            InputRequestKind::Url { message, url } => {
+                InputRequestKind::Url { message: text(message)?, url: address(text(url)?)? }
             }
             InputRequestKind::Sample(sample) => {
                 InputRequestKind::Sample(sample.render(names, Some(stop)).map_err(unbuilt)?)
@@ -332,7 +332,7 @@ impl InputRequest {
             (InputRequestKind::Form { .. }, InputResponse::Accepted(_)) => {
                 return Err(wrong(" has the wrong type"));
             }
-            (InputRequestKind::Link { .. }, InputResponse::Accepted(_)) => Value::Bool(true),
+            (InputRequestKind::Url { .. }, InputResponse::Accepted(_)) => Value::Bool(true),
             (InputRequestKind::Sample(_) | InputRequestKind::Roots, InputResponse::Accepted(value)) => value,
         };
         let limit = InputRequests::ANSWERS_LIMIT_BYTES;
@@ -344,7 +344,7 @@ impl InputRequest {
 
     fn declined(&self, what: &str) -> String {
         match &self.kind {
-            InputRequestKind::Form { message, .. } | InputRequestKind::Link { message, .. } => {
+            InputRequestKind::Form { message, .. } | InputRequestKind::Url { message, .. } => {
                 format!("the user {what} \"{}\"", cut_characters(message, 300))
             }
             InputRequestKind::Sample(_) | InputRequestKind::Roots => {

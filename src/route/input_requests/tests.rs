@@ -8,7 +8,7 @@ use crate::translate::{Jq, Template};
 const ALL: &[ClientCapability] = &[
     ClientCapability::Form,
     ClientCapability::FormWithLists,
-    ClientCapability::Link,
+    ClientCapability::Url,
     ClientCapability::Sample,
     ClientCapability::Roots,
 ];
@@ -43,7 +43,7 @@ fn answers(value: Value) -> Map<String, Value> {
 fn next_requests(next: NextStep) -> Vec<(String, String)> {
     let NextStep::InputRequests(requests) = next else { panic!("found {next:?}") };
     let message = |request: InputRequest| match request.kind {
-        InputRequestKind::Form { message, .. } | InputRequestKind::Link { message, .. } => {
+        InputRequestKind::Form { message, .. } | InputRequestKind::Url { message, .. } => {
             (request.name, message)
         }
         InputRequestKind::Sample(sample) => (request.name, sample.messages[0].1.clone()),
@@ -197,7 +197,7 @@ fn input_responses_are_validated_against_their_requests() {
 #[test]
 fn a_person_is_sent_to_web_addresses_only() {
     let link = |url: &str| InputRequestTemplate {
-        kind: InputRequestKindTemplate::Link {
+        kind: InputRequestKindTemplate::Url {
             message: Template::compile("Sign in").unwrap(),
             url: Template::compile_for(crate::translate::OutputContext::Address, url).unwrap(),
         },
@@ -212,7 +212,7 @@ fn a_person_is_sent_to_web_addresses_only() {
     else {
         panic!()
     };
-    let InputRequestKind::Link { url, .. } = &requests[0].kind else { panic!() };
+    let InputRequestKind::Url { url, .. } = &requests[0].kind else { panic!() };
     assert_eq!(url, "https://example.com/a%20b?x=%2F%2F%40evil.example%26");
     for url in [
         "{{ args.evil }}",

@@ -83,9 +83,9 @@ impl RouteMeters {
         // These counters exist before the first event, so that their first increase is visible in a rate.
         let mismatches = LabelCounter::default();
         if rules > 0 {
-            mismatches.expect([ResponseMismatch::NoRule.word()]);
+            mismatches.initialize([ResponseMismatch::NoRule.word()]);
         }
-        mismatches.expect([ResponseMismatch::Unparseable.word()]);
+        mismatches.initialize([ResponseMismatch::Unparseable.word()]);
         let rules = (0..=rules).map(|_| AtomicU64::new(0)).collect();
         Self {
             number,
@@ -216,7 +216,7 @@ impl<K: Copy + Default + Ord> LabelCounter<K> {
     /// Creates counters with the value 0 for these labels, so that their first increase is visible in a rate.
     pub fn new<const N: usize>(labels: [K; N]) -> Self {
         let counter = Self::default();
-        counter.expect(labels);
+        counter.initialize(labels);
         counter
     }
 
@@ -237,7 +237,7 @@ impl<K: Copy + Default + Ord> LabelCounter<K> {
 
     /// Creates counters with the value 0 before their first event, so that their first increase is visible in
     /// a rate.
-    pub fn expect<const N: usize>(&self, labels: [K; N]) {
+    pub fn initialize<const N: usize>(&self, labels: [K; N]) {
         for label in labels {
             let _ = self.0.get(label);
         }

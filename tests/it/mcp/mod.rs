@@ -317,7 +317,7 @@ fn route(
         annotations: Some(object(json!({ "readOnlyHint": true, "x-extra": 1.5 }))),
         input_schema: input.clone().into(),
         output_schema: output.as_ref().map(OutputSchema::advertised),
-        bare_output_schema: output.as_ref().and_then(OutputSchema::advertised_bare),
+        unwrapped_output_schema: output.as_ref().and_then(OutputSchema::advertised_unwrapped),
         meta: None,
     };
     Route {

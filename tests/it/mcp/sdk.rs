@@ -71,7 +71,7 @@ impl ServerHandler for Sdk {
     ) -> Result<ListToolsResult, ErrorData> {
         let snapshot = self.0.snapshot();
         let cursor = request.and_then(|request| request.cursor);
-        let page = snapshot.lists.tools.page(cursor.as_deref(), 200, &ClientIdentity::Only);
+        let page = snapshot.lists.tools.page(cursor.as_deref(), 200, &ClientIdentity::Local);
         let page = page.ok_or_else(|| ErrorData::invalid_params("unknown cursor", None))?;
         let tools =
             page.entries.iter().map(|tool| serde_json::from_str(tool.json(shapes(&context)).get()).unwrap());
@@ -100,7 +100,7 @@ impl ServerHandler for Sdk {
             &headers,
             RequestId::from_headers(&headers),
             ApiKind::Mcp,
-            ClientIdentity::Only,
+            ClientIdentity::Local,
         );
         let result = snapshot.call(route, call, None).await;
         let mut json = Vec::new();
@@ -112,7 +112,7 @@ impl ServerHandler for Sdk {
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         let snapshot = self.0.snapshot();
-        let tool = snapshot.lists.tools.seen_by(&ClientIdentity::Only).find(|tool| tool.key == name)?;
+        let tool = snapshot.lists.tools.seen_by(&ClientIdentity::Local).find(|tool| tool.key == name)?;
         serde_json::from_str(tool.json(StructuredContentSupport::Any).get()).ok()
     }
 }

@@ -91,7 +91,7 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
             annotations: None,
             input_schema: serde_json::Map::new().into(),
             output_schema: None,
-            bare_output_schema: None,
+            unwrapped_output_schema: None,
             meta: None,
         },
         input: InputSchema::new(&serde_json::Map::new()).unwrap(),
