@@ -30,10 +30,10 @@ pub struct ToolDefinition {
 }
 
 impl ToolDefinition {
-    /// Converts the definition to MCP's JSON, with the output schema for clients that accept `shapes`.
-    pub fn to_json(&self, shapes: StructuredContentSupport) -> Map<String, Value> {
+    /// Converts the definition to MCP's JSON, for clients with this support of structured content.
+    pub fn to_json(&self, support: StructuredContentSupport) -> Map<String, Value> {
         let schema = |schema: &SchemaDocument| Value::Object(Map::clone(schema));
-        let bare = self.unwrapped_output_schema.as_ref().filter(|_| shapes == StructuredContentSupport::Any);
+        let bare = self.unwrapped_output_schema.as_ref().filter(|_| support == StructuredContentSupport::Any);
         object_without_nones([
             ("name", Some(self.name.as_str().into())),
             ("title", self.title.as_deref().map(Value::from)),

@@ -42,11 +42,11 @@ pub use result::{
 };
 pub use schema::{
     CHECK_STEP_LIMIT, CheckResult, Schema, SchemaDialect, SchemaDocument, SchemaError, TooCostly, admit_null,
-    combined, kind_of, listed_values, own_types, referred, type_of,
+    in_place_subschemas, kind_of, listed_values, own_types, resolve_local_ref, type_of,
 };
 pub use text::{
     LimitedWriter, NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, NumberOutOfBounds, check_number, cut_bytes,
-    cut_characters, pointer_segment,
+    cut_characters, pointer_token,
 };
 pub use violation::Violation;
 pub use write::{

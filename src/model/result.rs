@@ -264,15 +264,15 @@ impl Structured {
         Self { json, ..self.clone() }
     }
 
-    /// Whether clients that accept `shapes` get the value wrapped in `{"result": …}`.
-    pub fn is_wrapped(&self, shapes: super::StructuredContentSupport) -> bool {
-        self.wrapped && !(self.bare_allowed && shapes == super::StructuredContentSupport::Any)
+    /// Whether clients with this support get the value wrapped in `{"result": …}`.
+    pub fn is_wrapped(&self, support: super::StructuredContentSupport) -> bool {
+        self.wrapped && !(self.bare_allowed && support == super::StructuredContentSupport::Any)
     }
 
-    /// Returns the value for clients that accept `shapes`.
-    pub fn value(&self, shapes: super::StructuredContentSupport) -> Value {
+    /// Returns the value for clients with this support.
+    pub fn value(&self, support: super::StructuredContentSupport) -> Value {
         let value = self.json.parse();
-        if self.is_wrapped(shapes) { serde_json::json!({ "result": value }) } else { value }
+        if self.is_wrapped(support) { serde_json::json!({ "result": value }) } else { value }
     }
 }
 

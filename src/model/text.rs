@@ -1,4 +1,4 @@
-//! Truncation of text, a writer with a size limit, bounds of numbers, and JSON Pointer segments.
+//! Truncation of text, a writer with a size limit, bounds of numbers, and JSON Pointer reference tokens.
 
 use std::io;
 
@@ -20,9 +20,9 @@ pub fn cut_characters(text: &str, limit: usize) -> String {
     }
 }
 
-/// Escapes a name as a segment of a JSON Pointer.
-pub fn pointer_segment(name: &str) -> String {
-    // `~` before `/`, or the `~` of `~1` would be escaped again (RFC 6901, section 3).
+/// Escapes a name as a reference token of a JSON Pointer (RFC 6901, section 3).
+pub fn pointer_token(name: &str) -> String {
+    // `~` before `/`, or the `~` of `~1` would be escaped again.
     name.replace('~', "~0").replace('/', "~1")
 }
 
@@ -78,7 +78,7 @@ pub const NUMBER_EXPONENT_LIMIT: u32 = 400;
 pub struct NumberOutOfBounds;
 
 /// Checks the bounds of a number in JSON or in the output of a program, before it is used in a computation.
-/// Text that is not a number passes, because the parser will reject it.
+/// Text that is not a number may pass, because the parser will reject it.
 ///
 /// # Errors
 ///

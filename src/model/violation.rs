@@ -9,7 +9,7 @@ use jsonschema::{
 use serde_json::Value;
 
 use super::schema::{kind_of, with_article};
-use super::text::{cut_characters, pointer_segment};
+use super::text::{cut_characters, pointer_token};
 
 /// Violation of a schema by a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,13 +20,13 @@ pub struct Violation {
     pub pointer: String,
     /// Expected form and found value, as the second half of a sentence: "must be a number; found a string".
     pub message: String,
-    /// Complete sentence for the log, which quotes nothing of the value, with the position in the schema.
+    /// Sentence for the log that quotes nothing of the value; with the position in the schema, if known.
     pub plain: String,
 }
 
 impl Violation {
     /// Creates a violation by the value at a JSON Pointer. `message` must not quote the value.
-    pub(super) fn without_quotes(pointer: &str, message: &str) -> Self {
+    pub(super) fn without_value(pointer: &str, message: &str) -> Self {
         let (path, pointer) = (readable_path(pointer), pointer.to_owned());
         Self { path, pointer, message: message.to_owned(), plain: format!("the value {message}") }
     }
@@ -40,12 +40,12 @@ impl Violation {
             Some(found) => format!("{}; found {found}", expected(error)),
             None => expected(error),
         };
-        Self { path: path_of(error), pointer, message, plain: message_without_quotes(error) }
+        Self { path: path_of(error), pointer, message, plain: message_without_value(error) }
     }
 }
 
 /// Message that quotes nothing of the value: the expected form, and the type and length of the value.
-fn message_without_quotes(error: &ValidationError<'_>) -> String {
+fn message_without_value(error: &ValidationError<'_>) -> String {
     let expected = match error.kind() {
         Kind::Required { property } => format!("`{}` is required", property.as_str().unwrap_or_default()),
         // The ordinary message for these errors names members of the value.
@@ -72,7 +72,7 @@ fn pointer_of(error: &ValidationError<'_>) -> String {
 }
 
 fn member_of(error: &ValidationError<'_>, name: Option<impl AsRef<str>>) -> String {
-    let member = name.map(|name| format!("/{}", pointer_segment(name.as_ref()))).unwrap_or_default();
+    let member = name.map(|name| format!("/{}", pointer_token(name.as_ref()))).unwrap_or_default();
     format!("{}{member}", error.instance_path())
 }
 
@@ -93,7 +93,7 @@ fn expected(error: &ValidationError<'_>) -> String {
             let names = listed(&unexpected.iter().map(String::as_str).collect());
             format!("must not have the {properties} {names}")
         }
-        Kind::PropertyNames { error } => format!("must have properties whose name {}", expected(error)),
+        Kind::PropertyNames { error } => format!("has a property whose name {}", expected(error)),
         Kind::MinProperties { limit } => format!("must have at least {}", counted(*limit, "property")),
         Kind::MaxProperties { limit } => format!("must have at most {}", counted(*limit, "property")),
         Kind::MinItems { limit } => format!("must have at least {}", counted(*limit, "item")),
@@ -168,7 +168,7 @@ fn one_of(forms: &[Vec<ValidationError<'static>>], error: &ValidationError<'_>) 
     }
     if let Some(more) = alternatives.len().checked_sub(MAX_FORMS).filter(|more| *more > 0) {
         alternatives.truncate(MAX_FORMS);
-        alternatives.push(format!("match one of {} more", counted(more as u64, "alternative")));
+        alternatives.push(format!("must match another alternative ({more} more)"));
     }
     if alternatives.is_empty() { ALTERNATIVES.to_owned() } else { alternatives.join(", or ") }
 }
@@ -222,9 +222,9 @@ fn type_names(kind: &TypeKind) -> String {
 
 /// Formats `/items/2/price` as `items[2].price`.
 fn readable_path(pointer: &str) -> String {
-    pointer.split('/').skip(1).fold(String::new(), |path, segment| {
+    pointer.split('/').skip(1).fold(String::new(), |path, token| {
         // Undo `~1` before `~0`, or `~01` would turn into `/` (RFC 6901, section 4).
-        let name = segment.replace("~1", "/").replace("~0", "~");
+        let name = token.replace("~1", "/").replace("~0", "~");
         match !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()) {
             true => format!("{path}[{name}]"),
             false if path.is_empty() => name,
@@ -391,7 +391,7 @@ mod tests {
         message_parts(
             json!({"propertyNames": {"pattern": "^[a-z]+$"}}),
             json!({"A": 1}),
-            "must have properties whose name must match `^[a-z]+$`; found `A`",
+            "has a property whose name must match `^[a-z]+$`; found `A`",
         );
     }
 
@@ -415,7 +415,7 @@ mod tests {
             json!({ "anyOf": forms }),
             json!(5),
             "must be at most -1, or must be at most -2, or must be at most -3, or must be at most -4, or must be \
-             at most -5, or match one of 2 alternatives more; found `5`",
+             at most -5, or must match another alternative (2 more); found `5`",
         );
         message_parts(
             json!({"anyOf": [{"type": "object", "properties": {"a": {"type": "number"}}}, {"type": "string"}]}),

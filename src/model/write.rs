@@ -23,24 +23,23 @@ pub enum StructuredContentSupport {
 }
 
 /// Writes `{"content": …, "structuredContent": …, "isError": …, "_meta": …}`.
-pub fn write_result(result: &ToolResult, shapes: StructuredContentSupport, out: &mut Vec<u8>) {
+pub fn write_result(result: &ToolResult, support: StructuredContentSupport, out: &mut Vec<u8>) {
     out.push(b'{');
-    write_result_fields(result, shapes, &Map::new(), out);
+    write_result_fields(result, support, &Map::new(), out);
     out.push(b'}');
 }
 
 /// Converts a result to a JSON value, for code that inspects its members. The value may be nested slightly
 /// deeper than a parsed document, because it contains one.
-pub fn result_to_json(result: &ToolResult, shapes: StructuredContentSupport) -> Value {
+pub fn result_to_json(result: &ToolResult, support: StructuredContentSupport) -> Value {
     let blocks = result.content.iter().map(|content| {
         let mut block = Vec::new();
-        write_content(content, result.structured.as_ref(), shapes, &mut block);
-        serde_json::from_slice::<Value>(&block)
-            .expect("a block is as deep as what was read, or has a few members")
+        write_content(content, result.structured.as_ref(), support, &mut block);
+        serde_json::from_slice::<Value>(&block).expect("a content block is valid JSON within the depth limit")
     });
     Value::Object(object_without_nones([
         ("content", Some(blocks.collect())),
-        ("structuredContent", result.structured.as_ref().map(|structured| structured.value(shapes))),
+        ("structuredContent", result.structured.as_ref().map(|structured| structured.value(support))),
         ("isError", Some(result.is_error().into())),
         ("_meta", (!result.meta.is_empty()).then(|| Value::Object(result.meta.clone()))),
     ]))
@@ -50,7 +49,7 @@ pub fn result_to_json(result: &ToolResult, shapes: StructuredContentSupport) -> 
 /// appended to the result's `_meta`.
 pub fn write_result_fields(
     result: &ToolResult,
-    shapes: StructuredContentSupport,
+    support: StructuredContentSupport,
     more_meta: &Map<String, Value>,
     out: &mut Vec<u8>,
 ) {
@@ -60,11 +59,11 @@ pub fn write_result_fields(
         if index > 0 {
             out.push(b',');
         }
-        write_content(content, result.structured.as_ref(), shapes, out);
+        write_content(content, result.structured.as_ref(), support, out);
     }
     out.push(b']');
     if let Some(structured) = &result.structured {
-        let is_wrapped = structured.is_wrapped(shapes);
+        let is_wrapped = structured.is_wrapped(support);
         out.extend_from_slice(b",\"structuredContent\":");
         out.extend_from_slice(if is_wrapped { b"{\"result\":" } else { b"" });
         out.extend_from_slice(structured.json.bytes());
@@ -109,7 +108,7 @@ pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
 fn write_content(
     content: &Content,
     structured: Option<&Structured>,
-    shapes: StructuredContentSupport,
+    support: StructuredContentSupport,
     out: &mut Vec<u8>,
 ) {
     match &content.block {
@@ -117,10 +116,11 @@ fn write_content(
         ContentBlock::Foreign(sent) => return out.extend_from_slice(sent.json.bytes()),
         ContentBlock::Text(text) => {
             out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
-            write_text(text, structured, shapes, out);
+            write_text(text, structured, support, out);
         }
         block => {
-            serde_json::to_writer(&mut *out, block).expect("the arms above have the other blocks");
+            serde_json::to_writer(&mut *out, block)
+                .expect("only foreign and text blocks need the arms above");
             // The closing brace follows the annotations.
             out.pop();
         }
@@ -135,7 +135,7 @@ fn write_content(
 fn write_text(
     text: &BlockText,
     structured: Option<&Structured>,
-    shapes: StructuredContentSupport,
+    support: StructuredContentSupport,
     out: &mut Vec<u8>,
 ) {
     match text {
@@ -146,7 +146,7 @@ fn write_text(
         }
         BlockText::StructuredContent => match structured {
             None => out.extend_from_slice(b"\"\""),
-            Some(structured) if structured.is_wrapped(shapes) => {
+            Some(structured) if structured.is_wrapped(support) => {
                 write_object_text("result", structured.json.as_str(), out);
             }
             Some(structured) => write_escaped(structured.json.as_str(), out),
@@ -174,17 +174,17 @@ pub struct ResourceContext<'a> {
     /// Requested URI.
     pub uri: &'a str,
     /// Declared media type.
-    pub declared: Option<&'a str>,
+    pub declared_type: Option<&'a str>,
     /// Media type of the upstream response.
-    pub replied: Option<&'a str>,
+    pub upstream_type: Option<&'a str>,
 }
 
 /// Media type of a list of URIs (RFC 2483, section 5).
-const LINKS: &str = "text/uri-list";
+const URI_LIST: &str = "text/uri-list";
 
 impl ResourceContext<'_> {
-    /// Converts a result to resource contents, one for each block, in order.
-    pub fn result(&self, result: &ToolResult) -> Vec<ResourceContents> {
+    /// Returns the resource contents of a result, one for each block, in order.
+    pub fn contents_of(&self, result: &ToolResult) -> Vec<ResourceContents> {
         let alone = result.content.len() == 1;
         let structured = result.structured.as_ref();
         result
@@ -200,19 +200,19 @@ impl ResourceContext<'_> {
         structured: Option<&Structured>,
         alone: bool,
     ) -> ResourceContents {
-        // The declared type applies if there is one block; each of several blocks has its own type.
-        let of_bytes = |own: &str| Some(self.declared.filter(|_| alone).unwrap_or(own).to_owned());
+        // Of blobs and embedded resources, only a single block has the declared type instead of its own type.
+        let of_bytes = |own: &str| Some(self.declared_type.filter(|_| alone).unwrap_or(own).to_owned());
         match block {
             ContentBlock::Text(text) => {
                 let media_type = match text {
                     BlockText::StructuredContent => {
-                        let replied = self.replied.filter(|media_type| media_type.ends_with("json"));
-                        replied.unwrap_or("application/json")
+                        let json_type = self.upstream_type.filter(|media_type| media_type.ends_with("json"));
+                        json_type.unwrap_or("application/json")
                     }
-                    BlockText::Shared(_) => self.replied.unwrap_or("text/plain"),
+                    BlockText::Shared(_) => self.upstream_type.unwrap_or("text/plain"),
                     BlockText::Plain(_) | BlockText::Error(_) => "text/plain",
                 };
-                let media_type = self.declared.unwrap_or(media_type).to_owned();
+                let media_type = self.declared_type.unwrap_or(media_type).to_owned();
                 let text = block.text(structured).unwrap_or_default().into_owned();
                 self.contents(Some(media_type), ResourceBody::Text(text))
             }
@@ -222,25 +222,25 @@ impl ResourceContext<'_> {
             ContentBlock::Resource { resource: ResourceContents { uri, media_type, body } } => {
                 let media_type = media_type.as_deref().and_then(of_bytes);
                 let contents =
-                    self.contents(media_type.or_else(|| self.declared.map(str::to_owned)), body.clone());
+                    self.contents(media_type.or_else(|| self.declared_type.map(str::to_owned)), body.clone());
                 // A part of the response itself has a URI with the scheme `response`, which is replaced by
                 // the requested URI.
                 let is_own = !uri.starts_with("response://");
                 ResourceContents { uri: if is_own { uri.clone() } else { contents.uri }, ..contents }
             }
             ContentBlock::ResourceLink { uri, .. } => {
-                self.contents(Some(LINKS.to_owned()), ResourceBody::Text(uri.clone()))
+                self.contents(Some(URI_LIST.to_owned()), ResourceBody::Text(uri.clone()))
             }
             ContentBlock::Foreign(ForeignBlock { text: Some(text), .. }) => {
-                let media_type = self.declared.unwrap_or("text/plain").to_owned();
+                let media_type = self.declared_type.unwrap_or("text/plain").to_owned();
                 self.contents(Some(media_type), ResourceBody::Text(text.clone()))
             }
             ContentBlock::Foreign(sent) => match serde_json::from_str(sent.json.as_str()) {
                 // The server's own URI and type are more specific than the requested URI and the declared
                 // type.
                 Ok(ContentBlock::Resource { resource }) => {
-                    let declared = || self.declared.map(str::to_owned);
-                    ResourceContents { media_type: resource.media_type.or_else(declared), ..resource }
+                    let declared_type = || self.declared_type.map(str::to_owned);
+                    ResourceContents { media_type: resource.media_type.or_else(declared_type), ..resource }
                 }
                 Ok(block) => self.block_to_contents(&block, structured, false),
                 Err(_) => {
@@ -265,9 +265,9 @@ mod tests {
     use super::*;
     use crate::model::{Content, ErrorType, JSON_DEPTH_LIMIT, JsonText, ToolOutcome};
 
-    fn written(result: &ToolResult, shapes: StructuredContentSupport) -> Value {
+    fn written(result: &ToolResult, support: StructuredContentSupport) -> Value {
         let mut out = Vec::new();
-        write_result(result, shapes, &mut out);
+        write_result(result, support, &mut out);
         serde_json::from_slice(&out).unwrap()
     }
 
@@ -326,12 +326,12 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(blocks: Vec<ContentBlock>, declared: Option<&str>, expected: Value) {
+    fn check(blocks: Vec<ContentBlock>, declared_type: Option<&str>, expected: Value) {
         let content: Vec<Content> = blocks.into_iter().map(Content::from).collect();
         let mut result = ToolResult::new(ToolOutcome::Success, content);
         result.structured = Some(Structured::new(JsonText::check(&Bytes::from_static(b"[1.0]")).unwrap()));
-        let of = ResourceContext { uri: "r://x", declared, replied: Some("text/html") };
-        assert_eq!(serde_json::to_value(of.result(&result)).unwrap(), expected);
+        let context = ResourceContext { uri: "r://x", declared_type, upstream_type: Some("text/html") };
+        assert_eq!(serde_json::to_value(context.contents_of(&result)).unwrap(), expected);
     }
 
     fn image() -> ContentBlock {

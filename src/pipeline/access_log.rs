@@ -190,8 +190,8 @@ impl<'a> AccessLog<'a> {
         error!(%route, request_id = %self.call.request_id, "translation of the response panicked");
     }
 
-    /// Ends the entry of a call whose operation continues as a task.
-    pub(super) fn end_open(mut self) {
+    /// Ends the entry of a call whose operation is a task, which continues or was cancelled.
+    pub(super) fn end_as_task(mut self) {
         self.outcome = "task";
     }
 
@@ -288,8 +288,8 @@ fn begin_span(tracing: &Tracer, route: &BoundRoute, call: &Call<'_>) -> Span {
         (false, _) => call.span.clone(),
         (true, true) => call.span.child_or_linked(SpanKind::Server, CALL, call.trace.as_ref()),
         (true, false) => {
-            let ours = call.trace.clone().or_else(|| TraceContext::from_headers(call.headers));
-            tracing.begin(SpanKind::Server, CALL, ours.as_ref())
+            let parent = call.trace.clone().or_else(|| TraceContext::from_headers(call.headers));
+            tracing.begin(SpanKind::Server, CALL, parent.as_ref())
         }
     };
     if span.is_recorded() {

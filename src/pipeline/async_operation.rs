@@ -107,11 +107,11 @@ impl Snapshot {
         let mut run = CallRun::new(self, route, call, None);
         let (response, failed) = match run.poll(location).await {
             Ok(PollOutcome::Running(RunningOperation { status, wait, .. })) => {
-                run.log.end_open();
+                run.log.end_as_task();
                 return OperationState::Running { message: status.describe(), wait };
             }
             Ok(PollOutcome::Cancelled) => {
-                run.log.end_open();
+                run.log.end_as_task();
                 return OperationState::Cancelled;
             }
             Ok(PollOutcome::Ended(response, failed)) => (response, failed),
@@ -175,7 +175,7 @@ impl CallRun<'_> {
             }
             InitialResponse::Operation(running) => running,
         };
-        self.progress.line(McpLogLevel::Debug, || "the service has started an operation".to_owned());
+        self.progress.log_message(McpLogLevel::Debug, || "the service has started an operation".to_owned());
         let has_progress = rule_of(self.exchange.route).progress.is_some();
         let mut guard = CancelOnDrop { run: self, location: Some(running.location.clone()) };
         for polls in 1..=AsyncOperationRule::MAX_POLLS {
@@ -340,16 +340,22 @@ impl UpstreamExchange<'_> {
         let upstream_call =
             self.upstream_call(request.into(), is_idempotent, Deadline::after(CANCEL_TIMEOUT));
         Some(async move {
-            let response = route.policies.upstream.poll_stack(&upstream_call).await;
+            let response = route.policies.upstream.call(&upstream_call).await;
             let (tool, request_id) = (&route.definition.name, upstream_call.context.request_id());
             match response {
                 Ok(response) => {
                     let status = response.status.as_u16();
-                    debug!(route = %tool, request_id, status, "abandoned asynchronous operation cancelled");
+                    debug!(
+                        route = %tool, request_id, status,
+                        "cancellation request of an asynchronous operation answered"
+                    );
                 }
                 Err(error) => {
                     let error = ErrorChain(&error);
-                    warn!(route = %tool, request_id, %error, "cancelling an abandoned asynchronous operation failed");
+                    warn!(
+                        route = %tool, request_id, %error,
+                        "cancellation request of an asynchronous operation failed"
+                    );
                 }
             }
         })

@@ -93,10 +93,10 @@ async fn input_requests(
         return Err(format!("the input request `{name}` has no response"));
     }
     let bytes = |input_responses: &Map<String, Value>| -> usize {
-        input_responses.iter().map(|(name, answer)| name.len() + answer.to_string().len()).sum()
+        input_responses.iter().map(|(name, response)| name.len() + response.to_string().len()).sum()
     };
-    if bytes(before) + bytes(&responses) > InputRequests::ANSWERS_LIMIT_BYTES {
-        let limit = InputRequests::ANSWERS_LIMIT_BYTES;
+    if bytes(before) + bytes(&responses) > InputRequests::RESPONSES_LIMIT_BYTES {
+        let limit = InputRequests::RESPONSES_LIMIT_BYTES;
         return Err(format!("the input responses are longer than {limit} bytes together"));
     }
     Ok(responses)

@@ -235,8 +235,8 @@ pub(super) fn operation_not_done(after: Duration, is_cancelled: bool) -> Box<Too
     let after = time(after);
     let text = match is_cancelled {
         true => format!(
-            "The service started the operation, but did not finish it within {after}. It was cancelled, and \
-             may have taken effect in part."
+            "The service started the operation, but did not finish it within {after}. Its \
+             cancellation was requested; it may have taken effect in part."
         ),
         false => operation_lost(&format!("did not finish it within {after}")),
     };

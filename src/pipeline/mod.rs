@@ -7,8 +7,8 @@
 //! - `async_operation`: operations that are polled after the first response.
 //! - `progress`: notifications to the client.
 //! - `access_log`: log line, metrics and span. `error_text`: texts of tool errors.
-//! - `resources`, `prompts` (with completions) and `proxied_prompts_and_resources`, the prompts and
-//!   resources of MCP upstreams.
+//! - `resources`, `prompts` (with completions): those of the configuration. `proxied_prompts_and_resources`:
+//!   those of MCP upstreams.
 //! - `paginated_lists`: lists of tools, prompts and resources, as clients see them. `resource_polling`:
 //!   changes of lists and resources.
 //! - `worker_pool`: threads for CPU work that may take long.
@@ -81,7 +81,7 @@ impl Gateway {
     pub fn new(snapshot: Snapshot) -> Self {
         Self {
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
-            changes: broadcast::Sender::new(resource_polling::BEHIND_LIMIT),
+            changes: broadcast::Sender::new(resource_polling::CHANNEL_CAPACITY),
             watches: ResourceWatches::default(),
             shared: None,
             fetching_lists: tokio::sync::watch::Sender::new(false),

@@ -135,9 +135,9 @@ impl ListEntry {
         Self { key: key.into(), scopes: scopes.clone(), json: raw(definition), objects_only: None }
     }
 
-    /// Definition as one JSON object, for clients that accept `shapes`.
-    pub fn json(&self, shapes: StructuredContentSupport) -> &RawValue {
-        match (shapes, &self.objects_only) {
+    /// Definition as one JSON object, for clients with this support of structured content.
+    pub fn json(&self, support: StructuredContentSupport) -> &RawValue {
+        match (support, &self.objects_only) {
             (StructuredContentSupport::ObjectsOnly, Some(json)) => json,
             (StructuredContentSupport::ObjectsOnly, None) | (StructuredContentSupport::Any, _) => &self.json,
         }
@@ -146,7 +146,7 @@ impl ListEntry {
 
 impl PartialEq for ListEntry {
     fn eq(&self, other: &Self) -> bool {
-        let is_same = |shapes| self.json(shapes).get() == other.json(shapes).get();
+        let is_same = |support| self.json(support).get() == other.json(support).get();
         self.key == other.key
             && self.scopes == other.scopes
             && is_same(StructuredContentSupport::Any)

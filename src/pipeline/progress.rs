@@ -24,17 +24,17 @@ pub trait Subscriber: fmt::Debug + Send + Sync {
 }
 
 /// Maximum number of log messages of one call.
-const LINES_LIMIT: u32 = 200;
+const LOG_MESSAGES_LIMIT: u32 = 200;
 
 /// Maximum length of a log message, in bytes.
-pub(super) const LINE_LIMIT_BYTES: usize = 2000;
+pub(super) const LOG_MESSAGE_LIMIT_BYTES: usize = 2000;
 
 /// Minimum interval between notifications about the bytes of a response.
-const BYTES_EVERY: Duration = Duration::from_millis(250);
+const BYTES_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Minimum interval between notifications about an asynchronous operation, even if its `poll_interval` is
-/// shorter.
-const OPERATION_EVERY: Duration = Duration::from_millis(40);
+/// Minimum interval between progress notifications that the upstream sends, or that polls of an asynchronous
+/// operation cause.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(40);
 
 /// Sender of the notifications of one call.
 pub(super) struct Reporter<'a> {
@@ -45,7 +45,7 @@ pub(super) struct Reporter<'a> {
     total: Option<f64>,
     /// Time of the last notification, or of the start of the call.
     reported_at: Option<Instant>,
-    lines: u32,
+    log_messages: u32,
 }
 
 impl<'a> Reporter<'a> {
@@ -53,7 +53,7 @@ impl<'a> Reporter<'a> {
         let subscriber =
             subscriber.filter(|subscriber| subscriber.wants_progress() || subscriber.level().is_some());
         let reported_at = subscriber.map(|_| Instant::now());
-        Self { subscriber, logger, last: None, total: None, reported_at, lines: 0 }
+        Self { subscriber, logger, last: None, total: None, reported_at, log_messages: 0 }
     }
 
     /// Creates the channel for events before the response, if the client has requested notifications.
@@ -92,10 +92,12 @@ impl<'a> Reporter<'a> {
     }
 
     /// Sends a log message, if the client has requested its level.
-    pub(super) fn line(&mut self, level: McpLogLevel, text: impl FnOnce() -> String) {
+    pub(super) fn log_message(&mut self, level: McpLogLevel, text: impl FnOnce() -> String) {
         let wants = |subscriber: &&dyn Subscriber| subscriber.level().is_some_and(|least| level >= least);
-        if let Some(subscriber) = self.subscriber.filter(wants).filter(|_| self.lines < LINES_LIMIT) {
-            self.lines += 1;
+        if let Some(subscriber) =
+            self.subscriber.filter(wants).filter(|_| self.log_messages < LOG_MESSAGES_LIMIT)
+        {
+            self.log_messages += 1;
             subscriber.log(level, self.logger, &text());
         }
     }
@@ -104,12 +106,12 @@ impl<'a> Reporter<'a> {
         match event {
             ProgressEvent::Retry { attempt } => {
                 let text = || format!("retrying the request to the service, attempt {attempt}");
-                self.line(McpLogLevel::Debug, text);
+                self.log_message(McpLogLevel::Debug, text);
             }
             ProgressEvent::Progress { .. }
-                if self.last.is_some() && self.since_reported() < OPERATION_EVERY => {}
+                if self.last.is_some() && self.since_reported() < PROGRESS_INTERVAL => {}
             ProgressEvent::Progress { done, total } => self.progress(done, total, None),
-            ProgressEvent::Received { .. } if !counts_bytes || self.since_reported() < BYTES_EVERY => {}
+            ProgressEvent::Received { .. } if !counts_bytes || self.since_reported() < BYTES_INTERVAL => {}
             #[expect(clippy::cast_precision_loss, reason = "nobody counts beyond 2^53 bytes")]
             ProgressEvent::Received { bytes, of } => {
                 self.progress(bytes as f64, of.map(|of| of as f64), Some("bytes of the response"));
@@ -120,12 +122,12 @@ impl<'a> Reporter<'a> {
     /// Reports the status of an asynchronous operation. If its route has no rule for progress, the number of
     /// polls is the progress.
     pub(super) fn operation(&mut self, status: &OperationStatus, has_progress: bool, polls: u32) {
-        self.line(McpLogLevel::Debug, || {
+        self.log_message(McpLogLevel::Debug, || {
             format!("operation running: {}", status.message.as_deref().unwrap_or("no status message"))
         });
         let done = if has_progress { status.progress } else { Some(polls.into()) };
         if let Some(done) = done
-            && (self.last.is_none() || self.since_reported() >= OPERATION_EVERY)
+            && (self.last.is_none() || self.since_reported() >= PROGRESS_INTERVAL)
         {
             self.progress(done, status.total, status.message.as_deref());
         }
@@ -133,7 +135,7 @@ impl<'a> Reporter<'a> {
 
     /// Reports that an asynchronous operation is done: its progress is the total, if there is one.
     pub(super) fn operation_done(&mut self) {
-        self.line(McpLogLevel::Debug, || "operation done".to_owned());
+        self.log_message(McpLogLevel::Debug, || "operation done".to_owned());
         if let Some(total) = self.total {
             self.progress(total, Some(total), None);
         }
@@ -188,11 +190,11 @@ mod tests {
         let received = |bytes| ProgressEvent::Received { bytes, of: Some(100) };
         reporter.on_event(received(1), true);
         for bytes in [10, 20] {
-            tokio::time::advance(BYTES_EVERY).await;
+            tokio::time::advance(BYTES_INTERVAL).await;
             reporter.on_event(received(bytes), true);
             reporter.on_event(received(bytes + 1), true);
         }
-        tokio::time::advance(BYTES_EVERY).await;
+        tokio::time::advance(BYTES_INTERVAL).await;
         reporter.on_event(received(5), true);
         reporter.on_event(received(50), false);
         assert_eq!(*subscriber.1.lock(), ["10/Some(100.0)", "20/Some(100.0)"]);
@@ -204,7 +206,7 @@ mod tests {
         let mut reporter = Reporter::new(Some(&subscriber), "t");
         let status = |progress| OperationStatus { progress, total: Some(3.0), message: None };
         for (attempt, progress) in [Some(0.0), None, Some(2.0), Some(1.0)].into_iter().enumerate() {
-            tokio::time::advance(OPERATION_EVERY).await;
+            tokio::time::advance(PROGRESS_INTERVAL).await;
             reporter.operation(&status(progress), true, attempt.try_into().unwrap());
         }
         reporter.operation_done();
@@ -217,14 +219,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_have_a_level_and_an_end() {
+    async fn log_messages_have_a_level_and_a_limit() {
         let subscriber = recorded(Some(McpLogLevel::Info));
         let mut reporter = Reporter::new(Some(&subscriber), "t");
-        reporter.line(McpLogLevel::Debug, || unreachable!("nobody wants it"));
-        for _ in 0..LINES_LIMIT + 5 {
-            reporter.line(McpLogLevel::Info, || "x".to_owned());
+        reporter.log_message(McpLogLevel::Debug, || unreachable!("below the level"));
+        for _ in 0..LOG_MESSAGES_LIMIT + 5 {
+            reporter.log_message(McpLogLevel::Info, || "x".to_owned());
         }
         let received = subscriber.1.lock();
-        assert_eq!((received.len(), received[0].as_str()), (LINES_LIMIT as usize, "info: x"));
+        assert_eq!((received.len(), received[0].as_str()), (LOG_MESSAGES_LIMIT as usize, "info: x"));
     }
 }

@@ -61,7 +61,7 @@ pub struct ProxiedTable {
 #[derive(Debug)]
 pub struct UriPattern {
     regex: Regex,
-    fixed_bytes: usize,
+    literal_bytes: usize,
     except: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ impl UriPattern {
         if template.len() > max_bytes {
             return Err(format!("its URI template is longer than {max_bytes} bytes"));
         }
-        let (mut pattern, mut fixed_bytes, mut rest) = ("^".to_owned(), 0, template);
+        let (mut pattern, mut literal_bytes, mut rest) = ("^".to_owned(), 0, template);
         while let Some(open) = rest.find('{') {
             let close = rest[open..].find('}').ok_or("its URI template has an unbalanced brace")?;
             pattern.push_str(&regex::escape(&rest[..open]));
@@ -97,18 +97,18 @@ impl UriPattern {
                 b'&' => "(&[^# ]*)?",
                 _ => "[^/?# ]*",
             });
-            fixed_bytes += open;
+            literal_bytes += open;
             rest = &rest[open + close + 1..];
         }
-        fixed_bytes += rest.len();
+        literal_bytes += rest.len();
         pattern.push_str(&regex::escape(rest));
         pattern.push('$');
         let regex = RegexBuilder::new(&pattern).unicode(false).size_limit(URI_TEMPLATE_LIMIT_BYTES).build();
         let regex = regex.map_err(|_| "its URI template has too many parts".to_owned())?;
-        Ok(Self { regex, fixed_bytes, except })
+        Ok(Self { regex, literal_bytes, except })
     }
 
-    /// Whether a URI matches. Excluded URIs are also compared percent-decoded.
+    /// Whether a URI matches. It is compared with the excluded URIs as it is, and percent-decoded.
     fn matches(&self, uri: &str) -> bool {
         let decoded = percent_encoding::percent_decode_str(uri).decode_utf8_lossy();
         self.regex.is_match(uri.as_bytes())
@@ -159,12 +159,12 @@ impl ProxiedTable {
 
     /// Resource with this URI, or the matching template with the most literal text.
     pub fn resource(&self, uri: &str) -> Option<&ProxiedEntry> {
-        let fixed_bytes = |entry: &ProxiedEntry| {
-            entry.pattern.as_ref().filter(|pattern| pattern.matches(uri)).map(|pattern| pattern.fixed_bytes)
+        let literal_bytes = |entry: &ProxiedEntry| {
+            entry.pattern.as_ref().filter(|pattern| pattern.matches(uri)).map(|pattern| pattern.literal_bytes)
         };
         let templates = || self.by_kind(ProxiedKind::Template);
-        let matching = || templates().filter_map(|entry| Some((fixed_bytes(entry)?, entry)));
-        let template = || matching().max_by_key(|(fixed_bytes, _)| *fixed_bytes);
+        let matching = || templates().filter_map(|entry| Some((literal_bytes(entry)?, entry)));
+        let template = || matching().max_by_key(|(literal_bytes, _)| *literal_bytes);
         self.get(ProxiedKind::Resource, uri).or_else(|| template().map(|(_, entry)| entry))
     }
 

@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 use tokio::{task::AbortHandle, time::sleep};
 use tracing::{debug, warn};
 
-use super::resources::read_of;
+use super::resources::resource_from_result;
 use super::{BoundRoute, FetchError, Gateway, Snapshot};
 use crate::model::{Arguments, ResourceContents};
 use crate::policy::conditional_headers;
@@ -38,12 +38,12 @@ pub const WATCHED_LIMIT: usize = 1000;
 /// Maximum length of the URI of a watched resource, in bytes.
 pub const WATCHED_URI_LIMIT_BYTES: usize = 8 << 10;
 
-/// Poll interval of a missing resource, which may be recreated.
-const GONE_INTERVAL: Duration = Duration::from_secs(60);
+/// Poll interval of a resource that no route polls any more. A reload may add such a route again.
+const UNROUTED_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Capacity of the change channel. A listener that falls further behind misses changes, so neither a slow
 /// listener nor a busy upstream makes the queue grow.
-pub(super) const BEHIND_LIMIT: usize = 256;
+pub(super) const CHANNEL_CAPACITY: usize = 256;
 
 /// Change of something that a client may have read before.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -96,7 +96,7 @@ pub(super) struct ResourceWatches(Arc<Mutex<HashMap<Arc<str>, Watched>>>);
 #[derive(Debug)]
 struct Watched {
     /// Number of watchers.
-    listeners: usize,
+    watchers: usize,
     /// Task that polls the upstream.
     task: AbortHandle,
     /// Fingerprint of the contents that clients may have read: of the first poll, or of the last published
@@ -146,11 +146,11 @@ impl Gateway {
         let mut watched = self.watches.0.lock();
         let is_full = watched.len() >= WATCHED_LIMIT;
         match watched.entry(Arc::clone(&uri)) {
-            Entry::Occupied(mut known) => known.get_mut().listeners += 1,
+            Entry::Occupied(mut known) => known.get_mut().watchers += 1,
             Entry::Vacant(_) if is_full => return Err(WatchError::ServerLimit),
             Entry::Vacant(new) => {
                 let task = tokio::spawn(poll_forever(self.clone(), Arc::clone(&uri))).abort_handle();
-                new.insert(Watched { listeners: 1, task, last_fingerprint: None });
+                new.insert(Watched { watchers: 1, task, last_fingerprint: None });
             }
         }
         Ok(ResourceWatch { uri, watches: self.watches.clone() })
@@ -183,8 +183,8 @@ impl Drop for ResourceWatch {
     fn drop(&mut self) {
         let mut watched = self.watches.0.lock();
         let Some(entry) = watched.get_mut(&self.uri) else { return };
-        entry.listeners -= 1;
-        if entry.listeners == 0 {
+        entry.watchers -= 1;
+        if entry.watchers == 0 {
             entry.task.abort();
             watched.remove(&self.uri);
         }
@@ -234,7 +234,7 @@ impl Snapshot {
         });
         // After a reload, no route reads or polls the resource any more.
         let Some((route, arguments, interval)) = found else {
-            return (Some(PolledResource::missing(None)), GONE_INTERVAL);
+            return (Some(PolledResource::missing(None)), UNROUTED_INTERVAL);
         };
         let polled = self.poll_route(route, uri, arguments, known).await;
         let was_failing = std::mem::replace(failing, polled.is_err());
@@ -259,7 +259,7 @@ impl Snapshot {
         known: Option<&PolledResource>,
     ) -> Result<Option<PolledResource>, QuotedSource> {
         let deadline = Deadline::after(route.timeout);
-        let invalid = |quoted| QuotedSource::new("its URI has no valid arguments of the route", quoted);
+        let invalid = |quoted| QuotedSource::new("the arguments in its URI are invalid", quoted);
         let arguments = self.check_arguments(route, arguments.into()).await.map_err(invalid)?;
         let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
             route.request.build(arguments, headers, Some(stop))
@@ -280,7 +280,7 @@ impl Snapshot {
         let upstream_call =
             UpstreamCall::new(request, route.response_limit_bytes, deadline, route.idempotent);
         let upstream_call = UpstreamCall { charge: route.charge.clone(), ..upstream_call };
-        let response = route.policies.upstream.poll_stack(&upstream_call).await;
+        let response = route.policies.upstream.call(&upstream_call).await;
         let response = response.map_err(|error| {
             QuotedSource::new(ErrorChain(&error).to_string(), error.quoted_text().unwrap_or_default())
         })?;
@@ -290,7 +290,7 @@ impl Snapshot {
         let translation = self.workers.translate(route, arguments, response.clone(), deadline.at).await;
         let translation =
             translation.map_err(|_| QuotedSource::new("its response can't be translated", ""))?;
-        match read_of(route, uri, &translation.result, Some(&response)) {
+        match resource_from_result(route, uri, &translation.result, Some(&response)) {
             Ok(read) => Ok(Some(PolledResource {
                 fingerprint: fingerprint(&read.contents),
                 route: Some(Arc::clone(&route.route)),

@@ -73,33 +73,33 @@ impl Snapshot {
         let mut run = CallRun::new(self, route, Call { arguments: arguments.into(), ..call }, None);
         let result = run.result().await;
         let response = run.response.take();
-        read_of(route, uri, &run.finish(result), response.as_ref())
+        resource_from_result(route, uri, &run.finish(result), response.as_ref())
     }
 }
 
 /// Converts a tool result to resource contents.
-pub(super) fn read_of(
+pub(super) fn resource_from_result(
     route: &Route,
     uri: &str,
     result: &ToolResult,
     response: Option<&UpstreamResponse>,
 ) -> Result<ReadResource, FetchError> {
     if let ToolOutcome::Error(error_type) = result.outcome {
-        let words = result.message();
+        let message = result.message();
         return Err(match error_type {
-            ErrorType::Arguments => FetchError::Arguments(words),
+            ErrorType::Arguments => FetchError::Arguments(message),
             ErrorType::Upstream { status: 404 | 410 }
-            | ErrorType::ReportedError { status: Some(404 | 410) } => FetchError::Missing(words),
-            _ => FetchError::Failed(words),
+            | ErrorType::ReportedError { status: Some(404 | 410) } => FetchError::Missing(message),
+            _ => FetchError::Failed(message),
         });
     }
     let media_type = response.and_then(UpstreamResponse::media_type);
-    let of = ResourceContext {
+    let context = ResourceContext {
         uri,
-        declared: route.resource.as_ref().and_then(|resource| resource.media_type.as_deref()),
-        replied: media_type.as_deref(),
+        declared_type: route.resource.as_ref().and_then(|resource| resource.media_type.as_deref()),
+        upstream_type: media_type.as_deref(),
     };
-    let mut contents = of.result(result);
+    let mut contents = context.contents_of(result);
     // An empty document stays empty. A tool result would have a sentence instead.
     if let [ResourceContents { body: ResourceBody::Text(text), .. }] = &mut contents[..]
         && response.is_some_and(|response| response.body.is_empty() && empty_success_text(response) == *text)

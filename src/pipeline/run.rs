@@ -11,7 +11,7 @@ use super::access_log::AccessLog;
 use super::async_operation::PollOutcome;
 use super::elicitation::{elicit_first, elicit_for_rule};
 use super::error_text::{self, PossibleEffect, failure};
-use super::progress::{LINE_LIMIT_BYTES, Reporter};
+use super::progress::{LOG_MESSAGE_LIMIT_BYTES, Reporter};
 use super::worker_pool::WorkError;
 use super::{AGE_META, BoundRoute, Call, Elicitor, OpenOperation, REQUEST_ID_META, Snapshot};
 use crate::model::{Arguments, ErrorType, ToolOutcome, ToolResult, UpstreamResponse};
@@ -59,7 +59,7 @@ impl Snapshot {
         let hand_over_after = route.async_operation.as_ref().map(|rule| rule.task.after);
         let result = match run.outcome(hand_over_after).await {
             Ok(operation @ CallOutcome::Operation(_)) => {
-                run.log.end_open();
+                run.log.end_as_task();
                 return operation;
             }
             Ok(CallOutcome::Result(result)) => Ok(result),
@@ -162,7 +162,7 @@ impl<'a> CallRun<'a> {
             (Some(_), UpstreamRequest::Http(request)) => Some(request.clone()),
             _ => None,
         };
-        self.send_log_lines(None);
+        self.send_log_messages(None);
         let CallResponse { response, age, entry, upstream_result: _ } = self.send_or_error(request).await?;
         let step = match operation {
             Some(request) => Box::pin(self.poll_until_done(request, response, hand_over_at)).await?,
@@ -189,7 +189,7 @@ impl<'a> CallRun<'a> {
             (failed, _) => {
                 // A cached response whose translation is an error is not used again.
                 if let Some(entry) = entry {
-                    entry.evict();
+                    entry.invalidate();
                 }
                 failed.map(CallOutcome::Result)
             }
@@ -246,7 +246,7 @@ impl<'a> CallRun<'a> {
             match policies {
                 PolicyStack::Route => route.policies.call(&upstream_call).await,
                 PolicyStack::Upstream => {
-                    let response = route.policies.upstream.poll_stack(&upstream_call).await;
+                    let response = route.policies.upstream.call(&upstream_call).await;
                     response.map(CallResponse::from_upstream)
                 }
             }
@@ -275,7 +275,7 @@ impl<'a> CallRun<'a> {
         if route.resource.is_some() {
             self.response = Some(response.clone());
         }
-        self.send_log_lines(Some(response.status));
+        self.send_log_messages(Some(response.status));
         let translation = if failure.is_none() && route.input_requests.sampled.is_some() {
             Box::pin(self.translate_with_sampling(response)).await?
         } else {
@@ -284,7 +284,7 @@ impl<'a> CallRun<'a> {
         };
         self.log.log_notes(&translation.notes, translation.result.outcome);
         self.log.record_rule(translation.rule);
-        self.progress.line(McpLogLevel::Debug, || match translation.rule {
+        self.progress.log_message(McpLogLevel::Debug, || match translation.rule {
             Some(rule) => format!("rule {} of the route matches", rule + 1),
             None => "no rule of the route matches: the default rules apply".to_owned(),
         });
@@ -328,16 +328,16 @@ impl<'a> CallRun<'a> {
 
     /// Sends the route's log notifications: without `status` those before the upstream request, with it those
     /// about the response.
-    fn send_log_lines(&mut self, status: Option<StatusCode>) {
+    fn send_log_messages(&mut self, status: Option<StatusCode>) {
         let (route, arguments) = (self.exchange.route, &self.exchange.arguments);
         let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
-        for line in route.log.iter().filter(|line| line.depends_on_response() == status.is_some()) {
-            self.progress.line(line.level, || {
+        for message in route.log.iter().filter(|message| message.depends_on_response() == status.is_some()) {
+            self.progress.log_message(message.level, || {
                 let names = message_variables(arguments, status.map(|status| status.as_u16()));
                 // Rendering errors are shown, so that the author of the route notices them.
-                let text = line.text.render_until(&names, &stop);
-                let text = text.unwrap_or_else(|_| "(the line can't be written)".to_owned());
-                route.translator.redaction.capped(&text, LINE_LIMIT_BYTES)
+                let text = message.text.render_until(&names, &stop);
+                let text = text.unwrap_or_else(|_| "(the log message can't be rendered)".to_owned());
+                route.translator.redaction.capped(&text, LOG_MESSAGE_LIMIT_BYTES)
             });
         }
     }
@@ -419,7 +419,7 @@ const REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("x-request-timeout")
 /// Header that may contain the client's timeout as `wait=SECONDS` (RFC 7240, section 4.3).
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
-/// Upper bound of a client's timeout. No call has a longer timeout.
+/// Upper bound of the timeout in `X-Request-Timeout`. No call has a longer timeout.
 const CLIENT_TIMEOUT_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// Timeout that the client sends in its headers, if any.

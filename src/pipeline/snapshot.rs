@@ -93,7 +93,7 @@ pub struct AwaitedServer {
 }
 
 impl AwaitedServer {
-    fn may_name(&self, name: &str) -> bool {
+    fn may_list(&self, name: &str) -> bool {
         name.starts_with(&self.prefix) || self.given.iter().any(|given| given == name)
     }
 }
@@ -104,8 +104,8 @@ impl BoundRoute {
         let policies = parts.policies.routes.get(name).expect("every route has policies").clone();
         let rules = route.translator.rules.len();
         let meters = parts.meters.route(name.shared(), route.upstream.shared(), rules);
-        let is_passed_on = rules == 0 && route.translator.output.is_none();
-        let factor = if is_passed_on { UNPARSED_FACTOR } else { PARSED_FACTOR };
+        let is_unparsed = rules == 0 && route.translator.output.is_none();
+        let factor = if is_unparsed { UNPARSED_FACTOR } else { PARSED_FACTOR };
         let charge = parts.upstream_buffer.clone().map(|buffer| BodyCharge { buffer, factor });
         Arc::new(Self { route, policies, meters, charge })
     }
@@ -133,7 +133,7 @@ impl Snapshot {
 
     /// Whether a server may list a tool of this name later.
     pub fn may_list_tool(&self, name: &str) -> bool {
-        self.awaited.tools.iter().any(|server| server.may_name(name))
+        self.awaited.tools.iter().any(|server| server.may_list(name))
     }
 
     /// Whether the upstream of a route is an MCP server that has sent no lists yet. These lists may complete
@@ -144,7 +144,7 @@ impl Snapshot {
 
     /// Error text for an unknown name that may belong to a prompt which is not listed yet.
     pub fn prompt_not_ready(&self, name: &str) -> Option<&'static str> {
-        self.awaited.prompts.iter().any(|server| server.may_name(name)).then_some(error_text::NOT_READY)
+        self.awaited.prompts.iter().any(|server| server.may_list(name)).then_some(error_text::NOT_READY)
     }
 
     /// Whether any server may list prompts (first value) or resources (second value) later: a server that

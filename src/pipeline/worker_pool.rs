@@ -151,10 +151,10 @@ impl WorkerPool {
         deadline: Instant,
     ) -> Result<Translation, WorkError> {
         let known = arguments.into_values();
-        let is_passed_on = is_passed_on(&route.translator, &response);
-        let large = if is_passed_on { LARGE_RESPONSE_BYTES } else { LARGE_FOR_RULES_BYTES };
+        let is_unparsed = is_unparsed(&route.translator, &response);
+        let large = if is_unparsed { LARGE_RESPONSE_BYTES } else { LARGE_FOR_RULES_BYTES };
         // Rules may do as much work on arguments as on a response.
-        let is_short = is_shorter(&response, large) && weight(&known.0) < LARGE_ARGUMENTS_BYTES;
+        let is_short = is_shorter(&response, large) && approximate_bytes(&known.0) < LARGE_ARGUMENTS_BYTES;
         let bound = Arc::clone(route);
         let work = move |stop: &WorkBudget| {
             let (args, input_responses) = (&known.0, &known.1);
@@ -167,8 +167,8 @@ impl WorkerPool {
     /// Runs work on this thread within [`INLINE_STEPS`]. If the work needs more steps, or `is_short` is
     /// false, it runs in the pool, from the beginning.
     ///
-    /// A translation is total, but runs library parsers on untrusted bytes: a panic in a parser must only
-    /// fail this call.
+    /// A translation returns no error, but runs library parsers on untrusted bytes: a panic in a parser must
+    /// only fail this call.
     pub(super) async fn run_inline_first<T: Send + 'static>(
         &self,
         route: &ToolName,
@@ -229,13 +229,13 @@ pub(super) fn is_shorter(response: &UpstreamResponse, bytes: usize) -> bool {
 }
 
 /// Length of arguments in bytes, approximately.
-fn weight(value: &Value) -> usize {
+fn approximate_bytes(value: &Value) -> usize {
     const VALUE_BYTES: usize = 2;
     let inside = match value {
         Value::String(text) => text.len(),
         Value::Number(number) => number.as_str().len(),
-        Value::Array(items) => items.iter().map(weight).sum(),
-        Value::Object(members) => members.values().map(weight).sum(),
+        Value::Array(items) => items.iter().map(approximate_bytes).sum(),
+        Value::Object(members) => members.values().map(approximate_bytes).sum(),
         Value::Null | Value::Bool(_) => 0,
     };
     inside + VALUE_BYTES
@@ -243,7 +243,7 @@ fn weight(value: &Value) -> usize {
 
 /// Whether a response is copied without parsing: no rule or schema applies, and it is not an error response,
 /// whose message would be extracted.
-fn is_passed_on(translator: &Translator, response: &UpstreamResponse) -> bool {
+fn is_unparsed(translator: &Translator, response: &UpstreamResponse) -> bool {
     let has_failed =
         !response.status.is_success() || response.exit.as_ref().is_some_and(|exit| !exit.end.is_success());
     translator.rules.is_empty() && translator.output.is_none() && !has_failed
@@ -367,14 +367,14 @@ mod tests {
         let schema = json!({"type": "object"});
         let schema =
             OutputSchema::new(schema.as_object().unwrap().clone(), WrapNonObjects::default()).unwrap();
-        assert!(is_passed_on(&translator(None), &response(StatusCode::OK)));
-        assert!(!is_passed_on(&translator(Some(schema)), &response(StatusCode::OK)));
-        assert!(!is_passed_on(&translator(None), &response(StatusCode::BAD_GATEWAY)));
+        assert!(is_unparsed(&translator(None), &response(StatusCode::OK)));
+        assert!(!is_unparsed(&translator(Some(schema)), &response(StatusCode::OK)));
+        assert!(!is_unparsed(&translator(None), &response(StatusCode::BAD_GATEWAY)));
     }
 
     #[test]
     fn long_arguments_are_distinguished_from_short_ones() {
-        let weighs_less = |value: Value| weight(&value) < LARGE_ARGUMENTS_BYTES;
+        let weighs_less = |value: Value| approximate_bytes(&value) < LARGE_ARGUMENTS_BYTES;
         assert!(weighs_less(json!({"text": "x".repeat(1000), "list": vec![1; 1000]})));
         assert!(!weighs_less(json!({"text": "x".repeat(LARGE_ARGUMENTS_BYTES)})));
         assert!(!weighs_less(json!({"list": vec![1; LARGE_ARGUMENTS_BYTES]})));

@@ -214,7 +214,7 @@ mod tests {
         assert_eq!((retry_after(&one().await), script.upstream_calls()), (Some(SECOND), 2));
         tokio::time::advance(SECOND).await;
         one().await.unwrap_err();
-        assert_eq!(retry_after(&one().await), Some(5 * SECOND), "the one that went to see failed too");
+        assert_eq!(retry_after(&one().await), Some(5 * SECOND), "the probe failed too");
         tokio::time::advance(5 * SECOND).await;
         one().await.unwrap();
         one().await.unwrap();
@@ -266,7 +266,11 @@ mod tests {
         assert_eq!(breaker.view(), CircuitBreakerView::Closed { failures: 0 });
         breaker.record(Evidence::Failure, None, &CallContext::default());
         breaker.on_health_check_passed();
-        assert_eq!(breaker.view(), CircuitBreakerView::Closed { failures: 1 }, "a check is no call");
+        assert_eq!(
+            breaker.view(),
+            CircuitBreakerView::Closed { failures: 1 },
+            "a health check resets no failures"
+        );
     }
 
     #[tokio::test(start_paused = true)]

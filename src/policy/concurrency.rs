@@ -63,7 +63,7 @@ impl ConcurrencyLimit {
     async fn slot(&self, client: Option<&ClientIdentity>) -> Result<ConcurrencySlot, Failure> {
         let client_permit = match self.per_client.as_ref().zip(client) {
             None => None,
-            Some((per_client, client)) => match per_client.take(client) {
+            Some((per_client, client)) => match per_client.try_acquire(client) {
                 Err(limit) if !self.client_wait.is_zero() => {
                     let waiting = timeout(self.client_wait, per_client.semaphore(client).acquire_owned());
                     let permit = waiting.await.map_err(|_| Failure::ClientBusy(limit))?;
@@ -124,7 +124,7 @@ impl PerClientLimit {
     /// # Errors
     ///
     /// The number of permits per client, if the client has acquired all of them.
-    pub fn take(&self, client: &ClientIdentity) -> Result<Option<OwnedSemaphorePermit>, usize> {
+    pub fn try_acquire(&self, client: &ClientIdentity) -> Result<Option<OwnedSemaphorePermit>, usize> {
         if matches!(client, ClientIdentity::Local) {
             return Ok(None);
         }
@@ -201,7 +201,7 @@ mod tests {
         let third = by(1).await.unwrap_err();
         assert!(matches!(third, Failure::ClientBusy(2)), "{third:?}");
         drop(by(2).await.unwrap());
-        drop(limit.acquire(None).await.expect("what has begun is not rejected"));
+        drop(limit.acquire(None).await.expect("follow-up requests have no limit per client"));
         drop(held);
         drop(by(1).await.unwrap());
     }
@@ -213,14 +213,14 @@ mod tests {
             ClientIdentity::from_address([10, 0, 0, 1].into()),
             ClientIdentity::from_address([10, 0, 0, 2].into()),
         );
-        let first = limit.take(&one).unwrap();
-        assert_eq!(limit.take(&one).map(drop), Err(1));
-        let others = limit.take(&other).unwrap();
-        assert!(limit.take(&ClientIdentity::Local).unwrap().is_none());
+        let first = limit.try_acquire(&one).unwrap();
+        assert_eq!(limit.try_acquire(&one).map(drop), Err(1));
+        let others = limit.try_acquire(&other).unwrap();
+        assert!(limit.try_acquire(&ClientIdentity::Local).unwrap().is_none());
         drop((first, others));
-        assert!(limit.take(&one).is_ok());
+        assert!(limit.try_acquire(&one).is_ok());
         for last in 0..=255 {
-            assert!(limit.take(&ClientIdentity::from_address([10, 0, 1, last].into())).is_ok());
+            assert!(limit.try_acquire(&ClientIdentity::from_address([10, 0, 1, last].into())).is_ok());
         }
         assert!(limit.semaphores.lock().len() < 10);
     }

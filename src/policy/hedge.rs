@@ -96,16 +96,16 @@ impl Hedge {
         let started = Instant::now();
         let won = |result| {
             self.events.add("hedge_won");
-            self.timed(started, result)
+            self.record_latency(started, result)
         };
-        let Some(delay) = self.delay() else { return self.timed(started, first.await) };
+        let Some(delay) = self.delay() else { return self.record_latency(started, first.await) };
         tokio::select! {
             biased;
-            result = &mut first => return self.timed(started, result),
+            result = &mut first => return self.record_latency(started, result),
             () = sleep(delay) => {}
         }
         if !self.breakers.iter().all(|breaker| breaker.is_closed()) || !self.budget.try_take() {
-            return self.timed(started, first.await);
+            return self.record_latency(started, first.await);
         }
         self.events.add("hedged");
         // The second request reports no progress, because its bytes would be added to those of the first.
@@ -114,17 +114,18 @@ impl Hedge {
             biased;
             result = &mut first => {
                 // If the first request failed, the second may still succeed.
-                if is_good(&result) { return self.timed(started, result) }
+                if is_good(&result) { return self.record_latency(started, result) }
                 let other = second.await;
                 if is_good(&other) { won(other) } else { result }
             }
             other = &mut second => {
-                if is_good(&other) { won(other) } else { self.timed(started, first.await) }
+                if is_good(&other) { won(other) } else { self.record_latency(started, first.await) }
             }
         }
     }
 
-    fn timed(&self, begun: Instant, result: UpstreamResult) -> UpstreamResult {
+    /// Records the latency of a good response, and returns the result.
+    fn record_latency(&self, begun: Instant, result: UpstreamResult) -> UpstreamResult {
         if self.settings == HedgeSettings::P95 && is_good(&result) {
             self.times.add(begun.elapsed());
         }
@@ -190,7 +191,7 @@ mod tests {
         let response =
             race(&hedge, &slow(200, 10 * SECOND, &first), &slow(204, SECOND, &second)).await.unwrap();
         assert_eq!((response.status.as_u16(), started.elapsed()), (204, 2 * SECOND));
-        assert_eq!((first.count(), second.count()), (0, 0), "the other one goes on behind its caller's back");
+        assert_eq!((first.count(), second.count()), (0, 0), "the other request was not cancelled");
         assert_eq!((hedge.events.get("hedged"), hedge.events.get("hedge_won")), (1, 1));
     }
 
@@ -223,7 +224,7 @@ mod tests {
         for _ in 0..50 {
             race(&spent, &after(2 * SECOND, 200), &second).await.unwrap();
         }
-        assert_eq!(second.upstream_calls(), 10, "what there is to begin with");
+        assert_eq!(second.upstream_calls(), 10, "the initial retry budget");
         let hedge = hedge(AFTER_ONE);
         hedge.breakers[0].run(&upstream_call(SECOND), pin!(async { failed() })).await.unwrap_err();
         race(&hedge, &after(2 * SECOND, 200), &Script::new([])).await.unwrap();

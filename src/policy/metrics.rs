@@ -25,7 +25,7 @@ pub(super) fn upstream_events() -> LabelCounter {
         "circuit_breaker_opened",
         // Calls that the open circuit breaker rejected.
         "circuit_breaker_rejected",
-        // Calls rejected by the concurrency limit.
+        // Calls rejected by the concurrency limit, or by that of their client.
         "queue_rejected",
         // Requests rejected by the rate limit of the upstream.
         "rate_limited",
@@ -82,7 +82,7 @@ fn read_upstream(reading: &mut MetricsSnapshot, name: &UpstreamName, upstream: &
     let help = "Events of the policies of an upstream";
     let family = reading.counter("glossator_upstream_policy_events", help);
     family.add_each(&labels, "event", upstream.events.read());
-    let help = "Attempts of upstream requests by result, retries counted separately";
+    let help = "Attempts of upstream requests by result; each retry is an attempt";
     let family = reading.counter("glossator_upstream_attempts", help);
     family.add_each(&labels, "result", upstream.attempts.read());
     let help = "Requests proxied unmodified, by result";
@@ -161,7 +161,7 @@ impl UpstreamView {
     /// next call starts counts as reachable.
     pub fn is_reachable(&self) -> bool {
         let is_restarting = matches!(self.program, Some(ProgramState::Restarting { .. }));
-        let is_open = matches!(self.breaker, CircuitBreakerView::Open { remaining } if !remaining.is_zero());
+        let is_open = matches!(self.breaker, CircuitBreakerView::Open { .. });
         let may_be_used =
             |view: &AddressView| matches!(view.state, EndpointState::Healthy | EndpointState::Probing);
         !is_open && !is_restarting && (self.addresses.is_empty() || self.addresses.iter().any(may_be_used))
@@ -183,7 +183,7 @@ pub enum CircuitBreakerView {
     },
     /// Rejects calls.
     Open {
-        /// Time until the circuit is half-open. Zero if the next call is a probe.
+        /// Time until the circuit is half-open.
         #[serde(rename = "half_open_in_ms", serialize_with = "units::serialize_milliseconds")]
         remaining: Duration,
     },
@@ -210,19 +210,15 @@ mod tests {
     }
 
     #[test]
-    fn an_open_circuit_whose_time_is_over_counts_as_half_open() {
+    fn an_upstream_is_reachable_unless_its_circuit_is_open_or_no_endpoint_may_be_used() {
         let (remaining, closed) = (Duration::from_secs(1), CircuitBreakerView::Closed { failures: 3 });
-        assert!(view(closed, &[]).is_reachable(), "nobody has asked yet");
+        assert!(view(closed, &[]).is_reachable(), "no endpoint is known yet");
         assert!(view(closed, &[EndpointState::Unhealthy, EndpointState::Healthy]).is_reachable());
         assert!(view(closed, &[EndpointState::Probing]).is_reachable());
         assert!(
             !view(closed, &[EndpointState::Unhealthy, EndpointState::Ejected { remaining }]).is_reachable()
         );
         assert!(!view(CircuitBreakerView::Open { remaining }, &[EndpointState::Healthy]).is_reachable());
-        assert!(
-            view(CircuitBreakerView::Open { remaining: Duration::ZERO }, &[EndpointState::Healthy])
-                .is_reachable()
-        );
         assert!(view(CircuitBreakerView::HalfOpen, &[EndpointState::Healthy]).is_reachable());
     }
 }

@@ -1,10 +1,10 @@
 //! Policies of every upstream request: timeouts, rate limits, cache, hedging, retries, circuit breakers,
 //! concurrency limits.
 //!
-//! [`RoutePolicies::call`] and [`UpstreamPolicies::poll_stack`] apply the policies; `stack` has their order
-//! and the reasons for it. Each policy is a struct with one method, and `None` if it is off. Retries and
-//! circuit breakers are always present: the retry budget also limits hedges. Passthrough requests have the
-//! same concurrency and rate limits, and additional limits: [`Passthrough`].
+//! [`RoutePolicies::call`] and [`UpstreamPolicies::call`] apply the policies; `stack` has their order
+//! and the reasons for it. Each policy is a struct with a method that applies it, and `None` if it is off.
+//! Retries and circuit breakers are always present: the retry budget also limits hedges. Passthrough requests
+//! have the same concurrency and rate limits, and additional limits: [`Passthrough`].
 //!
 //! Rate limits and cached responses are in the state that replicas share ([`ReplicaSharing`]), if that is
 //! configured. Everything else is per replica.
@@ -91,8 +91,8 @@ pub struct RoutePolicySettings {
     pub hedge: Option<HedgeSettings>,
     /// Retries after transient failures, or `off`; overrides the upstream.
     pub retry: Option<OrOff<RetrySettings>>,
-    /// When the circuit breaker of the route opens (consecutive responses with 502, 503 or 504), or `off`;
-    /// overrides the upstream.
+    /// When the circuit breaker of the route opens (consecutive invalid responses, 502, 503 or 504), or
+    /// `off`; overrides the upstream.
     pub circuit_breaker: Option<OrOff<CircuitBreakerSettings>>,
 }
 

@@ -1,6 +1,6 @@
 //! Policy stack around every upstream call, in the order in which policies are applied.
 //!
-//! [`RoutePolicies::call`] is the stack of a route's calls. [`UpstreamPolicies::poll_stack`] is the stack of
+//! [`RoutePolicies::call`] is the stack of a route's calls. [`UpstreamPolicies::call`] is the stack of
 //! requests that follow from a call (polling an asynchronous operation) or that no client sent (polling a
 //! resource). In these functions and those that they call, each policy has a comment with the reason for its
 //! position.
@@ -183,7 +183,7 @@ impl UpstreamPolicies {
     /// # Errors
     ///
     /// [`UpstreamError`] if there is no response.
-    pub async fn poll_stack(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
+    pub async fn call(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
         let call = Box::pin(self.retry.run(upstream_call, || self.attempt(upstream_call, OverLimit::Waits)));
         self.within_deadline(upstream_call, call).await
     }
@@ -522,7 +522,7 @@ mod tests {
             PolicySettings { attempt_timeout: Some(Duration::from_millis(50)), ..PolicySettings::default() };
         let policies = before(&silent.local_addr().unwrap().to_string(), settings);
         let once = UpstreamCall { idempotent: false, ..upstream_call(60 * SECOND) };
-        let error = policies.poll_stack(&once).await.unwrap_err();
+        let error = policies.call(&once).await.unwrap_err();
         assert!(matches!(error.failure, Failure::AttemptDeadline(_)), "{error}");
         assert_eq!((policies.events.get("attempt_timeout"), policies.events.get("timeout")), (1, 0));
         assert_eq!(policies.attempts.read().collect::<Vec<_>>(), [("dropped", 1)]);

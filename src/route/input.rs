@@ -10,8 +10,8 @@ use serde_json::{Map, Number, Value};
 
 use super::path::scalar_text;
 use crate::model::{
-    Arguments, CHECK_STEP_LIMIT, Schema, SchemaDocument, SchemaError, admit_null, check_number, combined,
-    listed_values, own_types,
+    Arguments, CHECK_STEP_LIMIT, Schema, SchemaDocument, SchemaError, admit_null, check_number,
+    in_place_subschemas, listed_values, own_types,
 };
 use crate::translate::without_exponent;
 
@@ -194,7 +194,7 @@ impl<'s> Wanted<'s> {
 
     fn from_schema(root: &'s Map<String, Value>, schema: Option<&'s Value>) -> Self {
         let mut wanted = Self::default();
-        let parts = schema.and_then(Value::as_object).map(|schema| combined(root, schema));
+        let parts = schema.and_then(Value::as_object).map(|schema| in_place_subschemas(root, schema));
         for part in parts.into_iter().flatten() {
             wanted.types.extend(own_types(part));
             wanted.listed.extend(listed_values(part));
@@ -232,7 +232,7 @@ const STEP_LIMIT: u32 = 10_000;
 /// Removes the decimal point and exponent of integers in a value, until no steps are left.
 fn normalize_integers(root: &Map<String, Value>, schema: &Value, value: &mut Value, steps_left: &mut u32) {
     let Some(schema) = schema.as_object().filter(|_| *steps_left > 0) else { return };
-    for schema in combined(root, schema) {
+    for schema in in_place_subschemas(root, schema) {
         let Some(left) = steps_left.checked_sub(1) else { return };
         *steps_left = left;
         match value {

@@ -140,7 +140,7 @@ impl UriTemplate {
 
     /// Length of the fixed text, in bytes. If several templates match, the one with the most fixed text
     /// applies.
-    pub(super) fn fixed_bytes(&self) -> usize {
+    pub(super) fn literal_bytes(&self) -> usize {
         self.parts.iter().map(|part| if let PathPart::Fixed(text) = part { text.len() } else { 0 }).sum()
     }
 

@@ -106,7 +106,7 @@ impl RouteTable {
         if let Some((_, other)) = templates.iter().find(|(known, _)| known.shape() == uri.shape()) {
             return Some(*other);
         }
-        let place = templates.partition_point(|(known, _)| known.fixed_bytes() >= uri.fixed_bytes());
+        let place = templates.partition_point(|(known, _)| known.literal_bytes() >= uri.literal_bytes());
         templates.insert(place, (uri.clone(), index));
         None
     }

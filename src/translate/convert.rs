@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::model::{check_number, combined, listed_values, own_types, referred, type_of};
+use crate::model::{check_number, in_place_subschemas, listed_values, own_types, resolve_local_ref, type_of};
 
 /// Parses a decimal number and keeps its digits: `5.0` stays `5.0`. Accepts `+5`, `.5`, `05` and `1.5E3`,
 /// which servers write. Rejects `1,000`, `5 %`, `0x10`, `NaN`, and numbers out of bounds.
@@ -89,7 +89,7 @@ fn convert(value: &mut Value, schema: &Map<String, Value>, root: &Map<String, Va
     if depth > crate::model::JSON_DEPTH_LIMIT {
         return false;
     }
-    if let Some(target) = referred(root, schema).filter(|_| !value.is_string()) {
+    if let Some(target) = resolve_local_ref(root, schema).filter(|_| !value.is_string()) {
         return convert(value, target, root, depth + 1);
     }
     match value {
@@ -112,7 +112,7 @@ fn convert(value: &mut Value, schema: &Map<String, Value>, root: &Map<String, Va
 
 fn string_as(text: &str, schema: &Map<String, Value>, root: &Map<String, Value>) -> Option<Value> {
     let mut types = Vec::new();
-    for part in combined(root, schema) {
+    for part in in_place_subschemas(root, schema) {
         match part.contains_key("type") {
             true => types.extend(own_types(part)),
             false => types.extend(listed_values(part).map(|value| -> &str { type_of(value) })),

@@ -342,7 +342,7 @@ async fn entries_of_other_writers_in_the_store_are_ignored() {
     }
     // Keys in the store reveal nothing about the content.
     let reply = send_command(&store, "KEYS *").await;
-    assert!(reply.contains("glossator:page:") && reply.contains("glossator:rate:"), "{reply}");
+    assert!(reply.contains("glossator:response:") && reply.contains("glossator:rate:"), "{reply}");
     for word in ["limited", "kept", "127.0.0.1", "old"] {
         assert!(!reply.contains(word), "{reply}");
     }

@@ -221,7 +221,7 @@ impl OpenStreams {
         let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| {
             ErrorKind::TOO_MANY_STREAMS.error("too many notification streams are open; retry later")
         })?;
-        let client_permit = self.clients.as_ref().map(|clients| clients.take(client)).transpose();
+        let client_permit = self.clients.as_ref().map(|clients| clients.try_acquire(client)).transpose();
         let client_permit = client_permit.map_err(|limit| {
             ErrorKind::TOO_MANY_OF_CLIENT.error(format!(
                 "you have {limit} notification streams open, which is the limit per client; close one first"

@@ -5,8 +5,8 @@ use std::{collections::HashMap, ops::Add};
 
 use serde_json::{Map, Number, Value};
 
-use super::plan::{ErrorUse, SchemaPlan, Subschema};
-use crate::model::text::{NUMBER_EXPONENT_LIMIT, check_number, pointer_segment};
+use super::cost_model::{CostModel, ErrorUse, Subschema};
+use crate::model::text::{NUMBER_EXPONENT_LIMIT, check_number, pointer_token};
 
 /// Maximum nesting depth of subschemas in one check: the validator recurses for each of them.
 // The stack frames of a debug build are several times larger.
@@ -15,13 +15,13 @@ pub(super) const DEPTH_LIMIT: u32 = if cfg!(debug_assertions) { 250 } else { 700
 /// Cost of reporting one error, relative to one step for detecting it.
 const ERROR_STEPS: u64 = 25;
 
-/// Number of visits of a reference in a check above which the validator caches the result.
+/// Number of recursive references visited within a reference from which the validator caches its result.
 const STORED_VISITS: u64 = 16;
 
 /// Reason why the cost of checking a value is not bounded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CostError {
-    /// The cost exceeds the limit.
+    /// The cost exceeds the limit, subschemas are nested too deeply, or a reference forms a cycle.
     OverLimit,
     /// A keyword would compute with a number that is out of bounds; its JSON Pointer in the value.
     Number(String),
@@ -31,7 +31,7 @@ impl CostError {
     /// Prepends the index or name of the value in its list or object to the pointer.
     fn under(self, name: &str) -> Self {
         match self {
-            Self::Number(pointer) => Self::Number(format!("/{}{pointer}", pointer_segment(name))),
+            Self::Number(pointer) => Self::Number(format!("/{}{pointer}", pointer_token(name))),
             Self::OverLimit => Self::OverLimit,
         }
     }
@@ -69,22 +69,22 @@ impl Add for CheckCost {
 }
 
 /// Computes the cost of a check; an error if it exceeds `limit`.
-pub(super) fn cost(plan: &SchemaPlan, value: &Value, limit: u64) -> Result<CheckCost, CostError> {
-    let mut counting = CostCounter { plan, remaining_steps: limit, counted: HashMap::new() };
+pub(super) fn cost(cost_model: &CostModel, value: &Value, limit: u64) -> Result<CheckCost, CostError> {
+    let mut counting = CostCounter { cost_model, remaining_steps: limit, counted: HashMap::new() };
     let cost = counting.visit(0, value, 0)?;
     if cost.valid <= limit { Ok(cost) } else { Err(CostError::OverLimit) }
 }
 
-struct CostCounter<'p> {
-    plan: &'p SchemaPlan,
+struct CostCounter<'m> {
+    cost_model: &'m CostModel,
     /// Number of steps that this computation may still take.
     remaining_steps: u64,
     /// Costs by part of the schema and address of the value; `None` while the cost is being computed.
     counted: HashMap<(usize, usize), Option<CheckCost>>,
 }
 
-impl<'p> CostCounter<'p> {
-    /// Counts the work of this computation, which never exceeds the work of the check.
+impl<'m> CostCounter<'m> {
+    /// Subtracts steps of this computation from the limit. They never exceed the computed cost of the check.
     fn spend(&mut self, steps: u64) -> Result<(), CostError> {
         self.remaining_steps = self.remaining_steps.checked_sub(steps).ok_or(CostError::OverLimit)?;
         Ok(())
@@ -95,24 +95,25 @@ impl<'p> CostCounter<'p> {
             return Err(CostError::OverLimit);
         }
         let depth = depth + 1;
-        let plan = self.plan;
-        let part = &plan.parts[index];
+        let cost_model = self.cost_model;
+        let part = &cost_model.parts[index];
         let own = self.own_keywords(part, value)?;
         self.spend(own)?;
         let errors = own.saturating_mul(2).saturating_add(ERROR_STEPS);
         let mut cost = CheckCost { valid: own, errors, first_error: errors, ..CheckCost::default() };
         let mut of_any: u64 = 0;
-        for (way, same) in &part.same {
-            let is_reference = *way == ErrorUse::Referenced;
+        for (error_use, target) in &part.in_place {
+            let is_reference = *error_use == ErrorUse::Referenced;
             let visit = if is_reference { Self::follow } else { Self::visit };
-            let of_same = cost_of_applicator(*way, visit(self, *same, value, depth)?, plan.reads_unevaluated);
-            if *way == ErrorUse::Alternative {
-                of_any = of_any.saturating_add(of_same.errors);
+            let visited = visit(self, *target, value, depth)?;
+            let in_place_cost = cost_of_applicator(*error_use, visited, cost_model.reads_unevaluated);
+            if *error_use == ErrorUse::Alternative {
+                of_any = of_any.saturating_add(in_place_cost.errors);
             }
-            cost = cost + of_same;
+            cost = cost + in_place_cost;
         }
         cost.first_error = cost.first_error.max(of_any);
-        if part.leads_elsewhere {
+        if part.has_unresolved_reference {
             let unknown = serialization_cost(value, &mut self.remaining_steps)?.saturating_mul(1000);
             cost = cost + CheckCost { valid: unknown, errors: unknown, ..CheckCost::default() };
         }
@@ -146,7 +147,7 @@ impl<'p> CostCounter<'p> {
     fn follow(&mut self, target: usize, value: &Value, depth: u32) -> Result<CheckCost, CostError> {
         const REFERENCE_STEPS: u64 = 4;
         self.spend(REFERENCE_STEPS)?;
-        let is_recursive = self.plan.parts[target].is_recursive;
+        let is_recursive = self.cost_model.parts[target].is_recursive;
         let visits = u64::from(is_recursive);
         let followed =
             CheckCost { valid: REFERENCE_STEPS, errors: REFERENCE_STEPS, visits, ..CheckCost::default() };
@@ -157,7 +158,7 @@ impl<'p> CostCounter<'p> {
             Some(None) => Err(CostError::OverLimit),
             Some(Some(known)) => {
                 let is_kept = is_recursive
-                    && self.plan.is_exact
+                    && self.cost_model.is_exact
                     && known.visits >= STORED_VISITS
                     && matches!(value, Value::Array(_) | Value::Object(_));
                 let known = if is_kept { CheckCost { valid: 0, visits: 0, ..*known } } else { *known };
@@ -172,7 +173,7 @@ impl<'p> CostCounter<'p> {
         }
     }
 
-    fn items(&mut self, part: &'p Subschema, items: &[Value], depth: u32) -> Result<CheckCost, CostError> {
+    fn items(&mut self, part: &'m Subschema, items: &[Value], depth: u32) -> Result<CheckCost, CostError> {
         let mut cost = CheckCost::default();
         for (index, item) in items.iter().enumerate() {
             let under = |error: CostError| error.under(&index.to_string());
@@ -181,10 +182,10 @@ impl<'p> CostCounter<'p> {
                 cost = cost + child(self.visit(*each, item, depth).map_err(under)?);
             }
             if let Some(contains) = part.contains {
-                cost = cost + tested(self.visit(contains, item, depth).map_err(under)?);
+                cost = cost + validity_cost(self.visit(contains, item, depth).map_err(under)?);
             }
         }
-        if self.plan.reads_unevaluated {
+        if self.cost_model.reads_unevaluated {
             cost.unevaluated = items.len() as u64;
         }
         Ok(cost)
@@ -192,7 +193,7 @@ impl<'p> CostCounter<'p> {
 
     fn members(
         &mut self,
-        part: &'p Subschema,
+        part: &'m Subschema,
         members: &Map<String, Value>,
         depth: u32,
     ) -> Result<CheckCost, CostError> {
@@ -273,22 +274,22 @@ pub(super) fn number_out_of_bounds(document: &Value) -> Option<String> {
     }
 }
 
-/// Cost of a part that applies to the same value.
-fn cost_of_applicator(way: ErrorUse, cost: CheckCost, reads_unevaluated: bool) -> CheckCost {
+/// Cost of a part that applies to the same value (in-place applicator).
+fn cost_of_applicator(error_use: ErrorUse, cost: CheckCost, reads_unevaluated: bool) -> CheckCost {
     let unevaluated =
         if reads_unevaluated { cost.valid.saturating_add(cost.unevaluated) } else { cost.unevaluated };
     let cost = CheckCost { unevaluated, ..cost };
-    match way {
+    match error_use {
         ErrorUse::Reported | ErrorUse::Referenced => cost,
         // The validator first decides whether one alternative is valid, and then collects all errors of each.
         ErrorUse::Alternative => {
             CheckCost { errors: cost.errors.saturating_add(cost.valid), first_error: 0, ..cost }
         }
-        ErrorUse::Discarded => tested(cost),
+        ErrorUse::Discarded => validity_cost(cost),
     }
 }
 
-fn tested(cost: CheckCost) -> CheckCost {
+fn validity_cost(cost: CheckCost) -> CheckCost {
     CheckCost { errors: cost.valid, first_error: 0, ..cost }
 }
 
@@ -326,7 +327,7 @@ mod tests {
     }
 
     /// Numbers of evaluations by the validator, to decide whether a value is valid and to collect all errors.
-    fn looks(schema: &Value, value: &Value) -> (u64, u64) {
+    fn evaluations(schema: &Value, value: &Value) -> (u64, u64) {
         let count = Arc::new(AtomicU64::new(0));
         let counts = Arc::clone(&count);
         let options = jsonschema::options()
@@ -343,8 +344,8 @@ mod tests {
         SchemaDialect::from_document(schema).unwrap()
     }
 
-    fn plan_of(schema: &Value) -> SchemaPlan {
-        SchemaPlan::new(schema.as_object().unwrap(), dialect_of(schema))
+    fn cost_model_of(schema: &Value) -> CostModel {
+        CostModel::new(schema.as_object().unwrap(), dialect_of(schema))
     }
 
     fn counted(mut schema: Value) -> Value {
@@ -414,12 +415,12 @@ mod tests {
             let mut schema = counted(root);
             schema["$schema"] = dialect.into();
             schema["$defs"] = json!({ "x": counted(x), "y": counted(y), "z": counted(z) });
-            let plan = plan_of(&schema);
-            let expected = match cost(&plan, &value, 200_000) {
+            let cost_model = cost_model_of(&schema);
+            let expected = match cost(&cost_model, &value, 200_000) {
                 Ok(cost) if cost.errors < 200_000 => cost,
                 _ => return Ok(()),
             };
-            let (valid, errors) = looks(&schema, &value);
+            let (valid, errors) = evaluations(&schema, &value);
             prop_assert!(valid <= expected.valid, "{valid} {expected:?} {schema} {value}");
             prop_assert!(errors <= expected.valid + expected.errors, "{errors} {expected:?} {schema} {value}");
         }
@@ -439,7 +440,7 @@ mod tests {
 
     #[test]
     fn a_part_between_two_cycles_is_not_recursive() {
-        let plan = plan_of(&json!({
+        let cost_model = cost_model_of(&json!({
             "$ref": "#/$defs/first",
             "$defs": {
                 "first": { "items": { "$ref": "#/$defs/first" }, "contains": { "$ref": "#/$defs/between" } },
@@ -447,7 +448,7 @@ mod tests {
                 "last": { "items": { "$ref": "#/$defs/last" } },
             },
         }));
-        let recursive = plan.parts.iter().filter(|part| part.is_recursive).count();
+        let recursive = cost_model.parts.iter().filter(|part| part.is_recursive).count();
         assert_eq!(recursive, 2, "`first` and `last`");
     }
 
@@ -464,8 +465,8 @@ mod tests {
             json!({ "const": [0.5] }),
             json!({ "exclusiveMinimum": 0 }),
         ] {
-            let looks = schema(json!({ "properties": { "n": { "items": items } } }));
-            violations_of(&looks, &numbers, refused);
+            let reads_numbers = schema(json!({ "properties": { "n": { "items": items } } }));
+            violations_of(&reads_numbers, &numbers, refused);
         }
         violations_of(&schema(json!({ "properties": { "n": { "uniqueItems": true } } })), &numbers, refused);
         let later = json!({ "m": numbers["n"], "n": { "a/b": numbers["n"][0] } });
@@ -483,11 +484,11 @@ mod tests {
 
     #[test]
     fn numbers_within_the_bounds_are_weighed() {
-        let plan = plan_of(&json!({ "items": { "type": "integer" } }));
+        let cost_model = cost_model_of(&json!({ "items": { "type": "integer" } }));
         let steps = |number: &str| {
             let numbers =
                 serde_json::from_str(&format!("[{}{number}]", format!("{number},").repeat(99))).unwrap();
-            cost(&plan, &numbers, 100_000_000).unwrap().valid
+            cost(&cost_model, &numbers, 100_000_000).unwrap().valid
         };
         assert!(steps("12.5") < 1_000);
         assert!(steps("1e-400") > 1_000_000, "a fraction of 400 digits, a hundred times");
@@ -501,8 +502,11 @@ mod tests {
         violations_of(&unique, &list(&numbers), "");
         let twice = [&numbers[..], &["1.0".to_owned()]].concat();
         violations_of(&unique, &list(&twice), ": must not contain duplicate items; found two equal items");
-        let plan = plan_of(&json!({ "uniqueItems": true }));
-        assert!(cost(&plan, &list(&numbers), CHECK_STEP_LIMIT).unwrap().valid < 5_000 * 60, "not by pairs");
+        let cost_model = cost_model_of(&json!({ "uniqueItems": true }));
+        assert!(
+            cost(&cost_model, &list(&numbers), CHECK_STEP_LIMIT).unwrap().valid < 5_000 * 60,
+            "not by pairs"
+        );
     }
 
     #[test]
@@ -513,8 +517,8 @@ mod tests {
             { "type": "array", "items": { "$ref": "#" } },
         ] });
         let nested = |depth: usize| (0..depth).fold(json!("x"), |inner, _| json!([inner]));
-        let plan = plan_of(&document);
-        let of_deep = cost(&plan, &nested(40), CHECK_STEP_LIMIT).unwrap();
+        let cost_model = cost_model_of(&document);
+        let of_deep = cost(&cost_model, &nested(40), CHECK_STEP_LIMIT).unwrap();
         assert!(of_deep.valid < 10_000 && of_deep.errors > 1 << 40, "{of_deep:?}");
         let schema = schema(document);
         violations_of(
@@ -547,11 +551,7 @@ mod tests {
         let circle = json!({ "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/a" }], "$defs": { "a": { "allOf": [{ "$ref": "#" }] } } });
         let circle = self::schema(circle);
         violations_of(&circle, &json!(1), &format!(": {TOO_COSTLY}"));
-        assert_eq!(
-            circle.costly_value_count(),
-            Some(1),
-            "it looks at a value to see whether it may look at it"
-        );
+        assert_eq!(circle.costly_value_count(), Some(1), "a reference cycle for the same value has no bound");
     }
 
     #[test]
@@ -573,17 +573,17 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_costs_what_its_pattern_may_have_to_follow() {
+    fn a_pattern_with_more_positions_costs_more() {
         let steps = |pattern: &str| {
-            let plan = plan_of(&json!({ "pattern": pattern }));
-            cost(&plan, &"a".repeat(16_000).into(), u64::MAX).unwrap().valid
+            let cost_model = cost_model_of(&json!({ "pattern": pattern }));
+            cost(&cost_model, &"a".repeat(16_000).into(), u64::MAX).unwrap().valid
         };
         assert!(steps("^a+$") < 20_000);
         assert!(steps("(a|b)(a|b){400}c") > 100_000);
     }
 
     #[test]
-    fn a_schema_for_which_few_values_are_too_many_is_known() {
+    fn a_schema_with_many_alternatives_has_a_value_count_limit() {
         let wide = |forms: usize| {
             let forms: Vec<_> =
                 (0..forms).map(|form| json!({ "type": "object", "required": [form.to_string()] })).collect();

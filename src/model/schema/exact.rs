@@ -92,11 +92,11 @@ impl Decimal {
             return Self { is_negative: false, digits: String::new(), exponent: 0 };
         }
         let written: i64 = exponent.parse().unwrap_or(0);
-        let zeros_left_out = (digits.len() - without_end.len()) as i64;
+        let zeros_omitted = (digits.len() - without_end.len()) as i64;
         Self {
             is_negative,
             digits: without_end.trim_start_matches('0').to_owned(),
-            exponent: written.saturating_add(zeros_left_out).saturating_sub(fraction.len() as i64),
+            exponent: written.saturating_add(zeros_omitted).saturating_sub(fraction.len() as i64),
         }
     }
 }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_multiple_is_one_in_decimal() {
+    fn multiples_are_computed_in_decimal() {
         for (number, divisor, is_multiple) in [
             ("1070468.14", "0.01", true),
             ("1070468.145", "0.01", false),

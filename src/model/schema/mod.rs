@@ -2,8 +2,8 @@
 //! schemas that need no validator: subschemas, types and listed values.
 
 mod cost;
+mod cost_model;
 mod exact;
-mod plan;
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Weak};
@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use self::cost::{CostError, number_out_of_bounds};
-use self::plan::SchemaPlan;
-use super::text::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, pointer_segment};
+use self::cost_model::CostModel;
+use super::text::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, pointer_token};
 use super::violation::{Violation, shown};
 
 /// Maximum number of steps of a check. They take about half a second; the validator cannot be interrupted. A
@@ -25,7 +25,8 @@ pub const CHECK_STEP_LIMIT: u64 = 50_000_000;
 const ERROR_STEP_LIMIT: u64 = 1_000_000;
 
 /// Message for a value whose check would exceed [`CHECK_STEP_LIMIT`].
-const TOO_COSTLY: &str = "takes more than 50,000,000 steps to validate, which is the limit";
+const TOO_COSTLY: &str =
+    "is too expensive to validate: more than 50,000,000 steps, or subschemas nested too deeply";
 
 /// Message for an invalid value whose errors would take too long to collect.
 const UNSPECIFIC_VIOLATION: &str = "must match the schema; found a value too large to locate the violation";
@@ -46,7 +47,7 @@ pub struct Schema(Arc<CompiledSchema>);
 #[derive(Debug)]
 struct CompiledSchema {
     document: SchemaDocument,
-    plan: SchemaPlan,
+    cost_model: CostModel,
     validator: Validator,
 }
 
@@ -115,8 +116,9 @@ impl Schema {
             .with_pattern_options(jsonschema::PatternOptions::regex())
             .offline();
         let validator = options.build(&root).map_err(|error| schema_error(&error))?;
-        let plan = SchemaPlan::new(document, dialect);
-        let compiled = Arc::new(CompiledSchema { document: Arc::new(document.clone()), plan, validator });
+        let cost_model = CostModel::new(document, dialect);
+        let compiled =
+            Arc::new(CompiledSchema { document: Arc::new(document.clone()), cost_model, validator });
         let mut known = COMPILED.lock();
         if known.len() == known.capacity() {
             known.retain(|_, schema| schema.strong_count() > 0);
@@ -144,7 +146,7 @@ impl Schema {
     pub fn violations(&self, value: &Value, most: usize) -> Vec<Violation> {
         match self.check(value, most, CHECK_STEP_LIMIT) {
             Ok(checked) => checked.violations,
-            Err(TooCostly) => vec![Violation::without_quotes("", TOO_COSTLY)],
+            Err(TooCostly) => vec![Violation::without_value("", TOO_COSTLY)],
         }
     }
 
@@ -154,8 +156,8 @@ impl Schema {
     ///
     /// [`TooCostly`] if the check would take more steps.
     pub fn check(&self, value: &Value, most: usize, step_limit: u64) -> Result<CheckResult, TooCostly> {
-        let CompiledSchema { plan, validator, .. } = &*self.0;
-        let cost = match cost::cost(plan, value, step_limit) {
+        let CompiledSchema { cost_model, validator, .. } = &*self.0;
+        let cost = match cost::cost(cost_model, value, step_limit) {
             Ok(cost) => cost,
             Err(CostError::OverLimit) => return Err(TooCostly),
             Err(CostError::Number(pointer)) => {
@@ -163,7 +165,7 @@ impl Schema {
                     "must have at most {NUMBER_DIGITS_LIMIT} digits and an exponent from \
                      -{NUMBER_EXPONENT_LIMIT} to {NUMBER_EXPONENT_LIMIT}"
                 );
-                let violations = vec![Violation::without_quotes(&pointer, &message)];
+                let violations = vec![Violation::without_value(&pointer, &message)];
                 return Ok(CheckResult { violations, steps: 0 });
             }
         };
@@ -181,7 +183,7 @@ impl Schema {
         } else if steps_left < ERROR_STEP_LIMIT {
             return Err(TooCostly);
         } else {
-            (vec![Violation::without_quotes("", UNSPECIFIC_VIOLATION)], 0)
+            (vec![Violation::without_value("", UNSPECIFIC_VIOLATION)], 0)
         };
         Ok(CheckResult { violations, steps: cost.valid + steps })
     }
@@ -196,7 +198,7 @@ impl Schema {
     pub fn costly_value_count(&self) -> Option<u64> {
         /// Maximum number of values in the arguments of a call.
         const MANY: u64 = super::ARGUMENT_VALUE_LIMIT as u64;
-        let values = CHECK_STEP_LIMIT / self.0.plan.steps_per_value().max(1);
+        let values = CHECK_STEP_LIMIT / self.0.cost_model.steps_per_value().max(1);
         (values < MANY).then_some(values.max(1))
     }
 }
@@ -304,7 +306,7 @@ pub(super) fn subschemas(root: &Value) -> Vec<LocatedSchema<'_>> {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return,
         };
         found.push(LocatedSchema { schema, pointer: pointer.clone(), is_property });
-        let below = |pointer: &str, name: &str| format!("{pointer}/{}", pointer_segment(name));
+        let below = |pointer: &str, name: &str| format!("{pointer}/{}", pointer_token(name));
         for (keyword, value) in schema {
             let pointer = below(&pointer, keyword);
             match keyword.as_str() {
@@ -332,16 +334,16 @@ const FOLLOWED_DEPTH_LIMIT: u8 = 8;
 /// Maximum total number of schemas that are followed, because combinations may repeat each other.
 const FOLLOWED_LIMIT: usize = 256;
 
-/// Returns a schema and its subschemas for the same value, depth first, through `$ref`, `anyOf`, `oneOf` and
-/// `allOf`.
-pub fn combined<'s>(
+/// Returns a schema and its subschemas for the same value, depth first: the targets of `$ref`, and the
+/// in-place applicators `anyOf`, `oneOf` and `allOf`.
+pub fn in_place_subschemas<'s>(
     root: &'s Map<String, Value>,
     schema: &'s Map<String, Value>,
 ) -> Vec<&'s Map<String, Value>> {
     let mut found = Vec::new();
     let mut open = vec![(schema, FOLLOWED_DEPTH_LIMIT)];
     while let Some((schema, depth)) = open.pop().filter(|_| found.len() < FOLLOWED_LIMIT) {
-        let target = referred(root, schema);
+        let target = resolve_local_ref(root, schema);
         let is_reference = target.is_some() && SchemaDialect::declared_in(root).ignores_ref_siblings();
         if !is_reference {
             found.push(schema);
@@ -356,8 +358,8 @@ pub fn combined<'s>(
     found
 }
 
-/// Returns the schema that a local `$ref` (`#/…`) refers to.
-pub fn referred<'s>(
+/// Resolves a local `$ref` (`#/…`): returns the schema that it refers to.
+pub fn resolve_local_ref<'s>(
     root: &'s Map<String, Value>,
     schema: &Map<String, Value>,
 ) -> Option<&'s Map<String, Value>> {
@@ -435,10 +437,14 @@ pub fn type_of(value: &Value) -> &'static str {
 fn schema_error(error: &ValidationError<'_>) -> SchemaError {
     let message = match error.kind() {
         ValidationErrorKind::Referencing(error) => {
-            format!("a `$ref` that can't be followed: {error}; put what it names under `$defs`")
+            format!("a `$ref` that can't be followed: {error}; put the referenced schema under `$defs`")
         }
         ValidationErrorKind::Format { format } if format == "regex" => {
-            format!("{} is not a regular expression of linear time", shown(error.instance()))
+            format!(
+                "{} is not a supported regular expression; look-around and backreferences do not run in linear \
+                 time",
+                shown(error.instance())
+            )
         }
         ValidationErrorKind::AnyOf { .. } => format!("{} is not allowed here", shown(error.instance())),
         _ => error.to_string(),
@@ -481,7 +487,7 @@ mod tests {
 
     fn types(document: &Value) -> Vec<&str> {
         let root = document.as_object().unwrap();
-        combined(root, root).into_iter().flat_map(own_types).collect()
+        in_place_subschemas(root, root).into_iter().flat_map(own_types).collect()
     }
 
     #[test]
@@ -512,7 +518,7 @@ mod tests {
         assert!(types(&circle).is_empty());
         let doubling = json!({ "$ref": "#/$defs/a", "$defs": { "a": { "anyOf": vec![json!({"$ref": "#/$defs/a"}); 30] } } });
         let doubling = doubling.as_object().unwrap();
-        assert_eq!(combined(doubling, doubling).len(), FOLLOWED_LIMIT);
+        assert_eq!(in_place_subschemas(doubling, doubling).len(), FOLLOWED_LIMIT);
     }
 }
 

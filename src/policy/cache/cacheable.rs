@@ -38,19 +38,19 @@ impl CachedResponse {
     /// Whether the response is cacheable.
     pub(super) fn is_cacheable(&self, settings: CacheSettings) -> bool {
         let Self { response, control, .. } = self;
-        let is_good = matches!(
+        let has_cacheable_status = matches!(
             response.status,
             StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION | StatusCode::NO_CONTENT
         );
-        let may_be = !(control.no_store || control.private) || settings.ignore_cache_control;
-        let is_of_use = match settings.ttl {
+        let may_store = !(control.no_store || control.private) || settings.ignore_cache_control;
+        let is_reusable = match settings.ttl {
             CacheTtl::For(_) => true,
             CacheTtl::Upstream => {
                 let is_fresh = control.freshness_lifetime.is_some_and(|time| time > control.age);
                 self.has_validator() || (is_fresh && !control.no_cache)
             }
         };
-        is_good && may_be && is_of_use && !control.uncacheable_vary
+        has_cacheable_status && may_store && is_reusable && !control.uncacheable_vary
     }
 
     /// Whether the response has a validator, so that it can be revalidated.
@@ -102,9 +102,9 @@ impl CachedResponse {
     /// Whether the response may be used stale if the upstream fails.
     pub(super) fn may_serve_stale(&self, settings: CacheSettings) -> bool {
         let (age, lifetime, stale_lifetime) = self.lifetimes(settings);
-        let must_ask =
+        let must_revalidate =
             settings.ttl == CacheTtl::Upstream && (self.control.no_cache || self.control.must_revalidate);
-        !must_ask && !stale_lifetime.is_zero() && age < lifetime + stale_lifetime
+        !must_revalidate && !stale_lifetime.is_zero() && age < lifetime + stale_lifetime
     }
 
     /// Time for which the response may still be used, fresh, stale or after a revalidation.
@@ -174,7 +174,7 @@ pub struct CacheControl {
 }
 
 /// Maximum of all durations in headers; a longer duration is reduced to it.
-const MAX_COUNT: Duration = Duration::from_secs(365 * 24 * 3600);
+const MAX_HEADER_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl CacheControl {
     /// Reads the headers of a response.
@@ -228,8 +228,8 @@ fn seconds(text: &str) -> Duration {
     let text = text.trim().trim_matches('"');
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match text.parse() {
-        Ok(seconds) => Duration::from_secs(seconds).min(MAX_COUNT),
-        Err(_) if is_number => MAX_COUNT,
+        Ok(seconds) => Duration::from_secs(seconds).min(MAX_HEADER_DURATION),
+        Err(_) if is_number => MAX_HEADER_DURATION,
         Err(_) => Duration::ZERO,
     }
 }
@@ -240,7 +240,7 @@ pub(in crate::policy) struct RemoteCache(pub(in crate::policy) ReplicaSharing);
 
 impl RemoteCache {
     fn name(&self, request: &[u8]) -> String {
-        self.0.store.name("page", &[self.0.identity.as_bytes(), request])
+        self.0.store.name("response", &[self.0.identity.as_bytes(), request])
     }
 
     /// Looks up the response to a request. `None` if it is not stored, or the store is unreachable.
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(control(&[("cache-control", "max-age=soon")]), max_age(0));
         assert_eq!(
             control(&[("cache-control", "max-age=99999999999999999999999")]),
-            max_age(MAX_COUNT.as_secs())
+            max_age(MAX_HEADER_DURATION.as_secs())
         );
         let dates = [("date", "Sun, 06 Nov 1994 08:49:37 GMT"), ("expires", "Sun, 06 Nov 1994 08:50:37 GMT")];
         assert_eq!(control(&dates), freshness_lifetime(60));

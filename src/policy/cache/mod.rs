@@ -96,7 +96,7 @@ pub(super) struct ResponseCache {
 /// byte equal request. Keys are compared as a whole, not by a hash.
 pub(super) type CacheKey = Arc<[u8]>;
 
-/// Length of the upstream id at the start of a key, in bytes. Keys of the remote cache leave it out, because
+/// Length of the upstream id at the start of a key, in bytes. Keys of the remote cache omit it, because
 /// other replicas have other ids.
 const UPSTREAM_ID_BYTES: usize = size_of::<u64>();
 
@@ -126,7 +126,7 @@ impl Drop for CoalescedRequest {
 }
 
 /// Fraction of a call's timeout after which a stale response is used.
-const LATE: f64 = 0.9;
+const STALE_AFTER: f64 = 0.9;
 
 /// Conditional and range headers: a request with one of them bypasses the cache.
 const CONDITIONS: [HeaderName; 6] = [
@@ -177,9 +177,10 @@ impl ResponseCache {
         let cache = self.clone();
         // The request gets the earlier deadline: an upstream that misses it counts as late for the circuit
         // breakers.
-        let sooner = stale
-            .as_ref()
-            .map(|_| UpstreamCall { deadline: upstream_call.deadline.share(LATE), ..upstream_call.clone() });
+        let sooner = stale.as_ref().map(|_| UpstreamCall {
+            deadline: upstream_call.deadline.share(STALE_AFTER),
+            ..upstream_call.clone()
+        });
         let upstream_call = sooner.as_ref().unwrap_or(upstream_call);
         let fetched = flight.fetch(upstream_call, |upstream_call| {
             cache.fetch_and_store(settings, key.clone(), upstream_call, stored, send)
@@ -294,7 +295,7 @@ impl ResponseCache {
             if let Some(stored) = stored
                 && !response.response.status.is_server_error()
             {
-                self.evict(&key, &stored);
+                self.invalidate(&key, &stored);
             }
             return Ok(response);
         }
@@ -307,8 +308,8 @@ impl ResponseCache {
     }
 
     /// Removes a response from the local cache and the remote one.
-    fn evict(&self, key: &CacheKey, entry: &Arc<CachedResponse>) {
-        self.store.evict(key, entry);
+    fn invalidate(&self, key: &CacheKey, entry: &Arc<CachedResponse>) {
+        self.store.invalidate(key, entry);
         if let Some(remote) = &self.remote {
             remote.remove(&key[UPSTREAM_ID_BYTES..]);
         }
@@ -352,7 +353,7 @@ impl CoalescedRequest {
             self.cache.events.add("coalesced");
             upstream_call.context.join(began_for);
         }
-        let ended_early = || Err(Failure::CutOff("the task that asked ended early".into()));
+        let ended_early = || Err(Failure::CutOff("the task of the coalesced request ended early".into()));
         let response = match (task.result().await.unwrap_or_else(ended_early), own_fetch) {
             // The limit per client concerns the client of the first call, not the client of this call.
             (Err(Failure::ClientBusy(_)), Some(fetch)) => return fetch(upstream_call.clone()).await,
@@ -375,10 +376,10 @@ pub struct CacheEntry {
 }
 
 impl CacheEntry {
-    /// Evicts the response from the cache, unless it was replaced since. It is for responses whose
-    /// translation is an error.
-    pub fn evict(&self) {
-        self.cache.evict(&self.key, &self.entry);
+    /// Invalidates the cached response, unless it was replaced since. It is for responses whose translation
+    /// is an error.
+    pub fn invalidate(&self) {
+        self.cache.invalidate(&self.key, &self.entry);
     }
 }
 
@@ -414,7 +415,7 @@ impl CacheStore {
         let mut options = OptionsBuilder::new();
         // One shard, because a response can be no larger than the capacity of its shard.
         options.shards(1).estimated_items_capacity(1024).weight_capacity(limit_bytes as u64);
-        let options = options.build().expect("all that it needs is set");
+        let options = options.build().expect("all required options are set");
         Self(Arc::new(Cache::with_options(options, Weight, Default::default(), Default::default())))
     }
 
@@ -423,8 +424,8 @@ impl CacheStore {
         self.0.set_capacity(limit_bytes as u64);
     }
 
-    /// Evicts a response, unless it was replaced since.
-    fn evict(&self, key: &CacheKey, entry: &Arc<CachedResponse>) {
+    /// Removes a response, unless it was replaced since.
+    fn invalidate(&self, key: &CacheKey, entry: &Arc<CachedResponse>) {
         self.0.remove_if(key, |now| Arc::ptr_eq(now, entry));
     }
 }

@@ -212,10 +212,10 @@ async fn equal_hashes_of_different_requests_do_not_match() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_response_that_is_an_error_is_evicted() {
+async fn a_response_that_is_an_error_is_invalidated() {
     let script = Script::new([good(&[]), good(&[])]);
     let service = cache(&script, TEN);
-    respond(&service, upstream_call(SECOND)).await.unwrap().entry.unwrap().evict();
+    respond(&service, upstream_call(SECOND)).await.unwrap().entry.unwrap().invalidate();
     call(&service, upstream_call(SECOND)).await.unwrap();
     assert_eq!(script.upstream_calls(), 2);
 }
@@ -339,7 +339,9 @@ async fn a_shared_response_is_returned_only_for_its_own_request() {
     let elsewhere = replica(&script, TEN, &memory, "another address");
     call(&elsewhere, call_to("/a", &[("authorization", "Bearer ada")])).await.unwrap();
     assert_eq!(script.upstream_calls(), 5);
-    assert!(memory.names().iter().all(|name| !name.contains("ada") && name.starts_with("glossator:page:")));
+    assert!(
+        memory.names().iter().all(|name| !name.contains("ada") && name.starts_with("glossator:response:"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -368,13 +370,13 @@ async fn entries_of_other_writers_are_ignored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_evicted_response_is_evicted_at_all_replicas() {
+async fn an_invalidated_response_is_removed_at_all_replicas() {
     let memory = MemoryStore::default();
     let script = Script::new((0..9).map(|_| good(&[])));
     let one = replica(&script, TEN, &memory, "same");
     let response = respond(&one, upstream_call(SECOND)).await.unwrap();
     assert_eq!(memory.names().len(), 1);
-    response.entry.unwrap().evict();
+    response.entry.unwrap().invalidate();
     assert!(memory.names().is_empty());
     call(&replica(&script, TEN, &memory, "same"), upstream_call(SECOND)).await.unwrap();
     assert_eq!(script.upstream_calls(), 2);
@@ -567,14 +569,14 @@ async fn the_store_is_bounded_and_evicts_unused_entries() {
 }
 
 #[tokio::test]
-async fn evicting_a_response_does_not_evict_its_replacement() {
+async fn invalidating_a_response_does_not_remove_its_replacement() {
     let store = CacheStore::new(10_000);
     let (key, first, second) = (key(0, "/a"), entry(1), entry(2));
     store.0.insert(key.clone(), first.clone());
     store.0.insert(key.clone(), second.clone());
-    store.evict(&key, &first);
+    store.invalidate(&key, &first);
     assert!(store.0.get(&key).is_some());
-    store.evict(&key, &second);
+    store.invalidate(&key, &second);
     assert!(store.0.get(&key).is_none());
     assert_eq!(store.0.weight(), 0);
 }

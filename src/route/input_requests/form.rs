@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value};
 
-use crate::model::{Schema, SchemaError, Violation, object_without_nones, pointer_segment};
+use crate::model::{Schema, SchemaError, Violation, object_without_nones, pointer_token};
 
 /// Form for elicitation. Clones share the fields.
 #[derive(Debug, Clone, Default)]
@@ -46,7 +46,7 @@ impl InputForm {
             return Err(SchemaError { message, pointer: "/required".to_owned() });
         }
         let field = |(name, field): (&String, &Value)| {
-            let schema = field_schema(&format!("/properties/{}", pointer_segment(name)), field)?;
+            let schema = field_schema(&format!("/properties/{}", pointer_token(name)), field)?;
             Ok(Arc::new(FormField {
                 name: name.clone(),
                 required: required.contains(&name.as_str()),

@@ -79,7 +79,7 @@ impl InputRequests {
     /// Maximum number of input requests of one route.
     pub const INPUT_REQUEST_LIMIT: usize = 32;
     /// Maximum total length of the input responses of one call, as JSON in bytes.
-    pub const ANSWERS_LIMIT_BYTES: usize = 64 << 10;
+    pub const RESPONSES_LIMIT_BYTES: usize = 64 << 10;
 
     /// Default of `input_timeout`; long, because a person needs time to respond.
     pub const DEFAULT_INPUT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
@@ -335,7 +335,7 @@ impl InputRequest {
             (InputRequestKind::Url { .. }, InputResponse::Accepted(_)) => Value::Bool(true),
             (InputRequestKind::Sample(_) | InputRequestKind::Roots, InputResponse::Accepted(value)) => value,
         };
-        let limit = InputRequests::ANSWERS_LIMIT_BYTES;
+        let limit = InputRequests::RESPONSES_LIMIT_BYTES;
         if value.to_string().len() > limit {
             return Err(wrong(&format!(" is longer than {limit} bytes")));
         }

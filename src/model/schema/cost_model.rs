@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use super::{SchemaDialect, value_at};
 
-/// Parts of a schema; the first is the root.
+/// Cost model of a schema: its parts; the first is the root.
 #[derive(Debug)]
-pub(super) struct SchemaPlan {
+pub(super) struct CostModel {
     pub(super) parts: Vec<Subschema>,
     /// Whether a part has an `unevaluated…` keyword, which causes all parts to be evaluated twice.
     pub(super) reads_unevaluated: bool,
@@ -20,7 +20,7 @@ pub(super) struct SchemaPlan {
     pub(super) is_exact: bool,
 }
 
-/// Subschema. Fields refer to other parts by their index in the plan.
+/// Subschema. Fields refer to other parts by their index in the model.
 #[derive(Debug, Default)]
 pub(super) struct Subschema {
     /// Number of keywords, plus the number of required names.
@@ -30,10 +30,10 @@ pub(super) struct Subschema {
     /// Whether the value is compared as a whole: with other items of its list, or with a listed list or
     /// object.
     pub(super) compares: bool,
-    /// Parts that apply to the same value.
-    pub(super) same: Vec<(ErrorUse, usize)>,
-    /// Whether a reference leads to a schema of unknown size, such as a meta-schema.
-    pub(super) leads_elsewhere: bool,
+    /// Parts that apply to the same value (in-place applicators).
+    pub(super) in_place: Vec<(ErrorUse, usize)>,
+    /// Whether a reference was not resolved: the size of its target, such as a meta-schema, is unknown.
+    pub(super) has_unresolved_reference: bool,
     /// Parts of `properties`, by name.
     pub(super) members: HashMap<String, usize>,
     /// Parts of `patternProperties`, each with the cost of its pattern per byte of a name, in sixteenths of a
@@ -67,11 +67,11 @@ pub(super) enum ErrorUse {
     Alternative,
     /// The errors are discarded.
     Discarded,
-    /// The errors are reported. The part is reached through a reference, so its cost is counted once.
+    /// The errors are reported. A reference refers to the part; its cost is computed once per value.
     Referenced,
 }
 
-impl SchemaPlan {
+impl CostModel {
     pub(super) fn new(document: &Map<String, Value>, dialect: SchemaDialect) -> Self {
         let mut builder = Builder { dialect, ..Builder::default() };
         builder.add_map(document);
@@ -85,7 +85,7 @@ impl SchemaPlan {
     }
 }
 
-/// Address of a part's JSON value, which identifies the part; the document does not move while the plan is
+/// Address of a part's JSON value, which identifies the part; the document does not move while the model is
 /// built.
 type Address = usize;
 
@@ -149,16 +149,16 @@ impl<'s> Builder<'s> {
         let members = || value.as_object().into_iter().flatten();
         match keyword {
             "allOf" | "anyOf" | "oneOf" => {
-                let way = if keyword == "allOf" { ErrorUse::Reported } else { ErrorUse::Alternative };
-                part.same.extend(list().map(|schema| (way, self.add(schema))));
+                let error_use = if keyword == "allOf" { ErrorUse::Reported } else { ErrorUse::Alternative };
+                part.in_place.extend(list().map(|schema| (error_use, self.add(schema))));
             }
-            "not" | "if" => part.same.push((ErrorUse::Discarded, self.add(value))),
-            "then" | "else" => part.same.push((ErrorUse::Reported, self.add(value))),
+            "not" | "if" => part.in_place.push((ErrorUse::Discarded, self.add(value))),
+            "then" | "else" => part.in_place.push((ErrorUse::Reported, self.add(value))),
             "dependentSchemas" | "dependencies" => {
                 for (_, schema) in members() {
                     match schema {
                         Value::Array(names) => part.keywords += names.len() as u64,
-                        schema => part.same.push((ErrorUse::Reported, self.add(schema))),
+                        schema => part.in_place.push((ErrorUse::Reported, self.add(schema))),
                     }
                 }
             }
@@ -239,8 +239,8 @@ impl<'s> Builder<'s> {
             done += 1;
             let found = self.resolve_reference(root, keyword, reference);
             let part = &mut self.parts[from];
-            part.leads_elsewhere |= found.is_empty();
-            part.same.extend(found.into_iter().map(|target| (ErrorUse::Referenced, target)));
+            part.has_unresolved_reference |= found.is_empty();
+            part.in_place.extend(found.into_iter().map(|target| (ErrorUse::Referenced, target)));
         }
     }
 
@@ -299,9 +299,9 @@ fn positions(hir: &Hir) -> u64 {
     }
 }
 
-impl SchemaPlan {
-    /// Upper bound of the number of steps that a check takes per value: the sum over the parts that apply to
-    /// the value. A part is counted once for each reference to it.
+impl CostModel {
+    /// Estimate of the number of steps that a check takes per value: the sum over the parts that apply to the
+    /// value. A part is counted once for each reference to it.
     ///
     /// Returns `u64::MAX` if references form a cycle for the same value, or if the sum exceeds 50,000 steps,
     /// which no ordinary schema does.
@@ -320,7 +320,7 @@ impl SchemaPlan {
         known[index] = Some(u64::MAX);
         if depth < super::cost::DEPTH_LIMIT {
             let part = &self.parts[index];
-            let steps = part.same.iter().map(|(_, same)| self.steps_of(*same, known, depth + 1));
+            let steps = part.in_place.iter().map(|(_, target)| self.steps_of(*target, known, depth + 1));
             let steps = steps.fold(part.keywords, u64::saturating_add);
             known[index] = Some(if steps > MAX_COUNTED { u64::MAX } else { steps });
         }
@@ -332,9 +332,9 @@ impl Subschema {
     /// Returns all parts that this part leads to.
     fn next(&self) -> impl Iterator<Item = usize> {
         let members = self.members.values().chain(self.patterned.iter().map(|(_, part)| part));
-        let same = self.same.iter().map(|(_, part)| part);
+        let in_place = self.in_place.iter().map(|(_, part)| part);
         let others = self.other_members.iter().chain(&self.names).chain(&self.first_items).chain(&self.items);
-        members.chain(same).chain(others).chain(&self.contains).copied()
+        members.chain(in_place).chain(others).chain(&self.contains).copied()
     }
 }
 
@@ -344,8 +344,9 @@ impl Subschema {
 /// larger schema, parts count as not recursive, so that their cost is counted at each visit.
 fn recursive_parts(parts: &[Subschema]) -> BTreeSet<usize> {
     const VISIT_LIMIT: usize = 100_000;
-    let references = parts.iter().flat_map(|part| &part.same);
-    let targets = references.filter(|(way, _)| *way == ErrorUse::Referenced).map(|(_, target)| *target);
+    let references = parts.iter().flat_map(|part| &part.in_place);
+    let targets =
+        references.filter(|(error_use, _)| *error_use == ErrorUse::Referenced).map(|(_, target)| *target);
     let mut recursive: BTreeSet<usize> = targets.collect();
     let mut visits = 0..VISIT_LIMIT;
     recursive.retain(|target| {
