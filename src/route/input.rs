@@ -299,6 +299,7 @@ mod tests {
             "properties": {
                 "kinds": {"type": "array", "items": {"type": "string"}, "nullable": true},
                 "depth": {"type": "integer", "minimum": 0, "nullable": true},
+                "mode": {"type": "string", "anyOf": [{"const": "a"}, {"const": "b"}], "nullable": true},
                 "inner": {"type": "object", "properties": {"level": {"enum": ["low"], "nullable": true}}},
                 "target": {"type": "string"},
             },
@@ -306,7 +307,8 @@ mod tests {
         });
         let input = InputSchema::new(schema.as_object().unwrap()).unwrap();
         let check = |arguments: Value| input.check(arguments.as_object().unwrap().clone().into());
-        let null = json!({"target": "a", "kinds": null, "depth": null, "inner": {"level": null}});
+        let null =
+            json!({"target": "a", "kinds": null, "depth": null, "mode": null, "inner": {"level": null}});
         assert_eq!(Value::Object(check(null.clone()).unwrap().given), null);
         check(json!({"target": "a", "kinds": ["b"], "depth": 1})).unwrap();
         assert_eq!(
@@ -314,6 +316,7 @@ mod tests {
             "argument `target` must be a string; found `null`"
         );
         assert!(check(json!({"target": "a", "depth": -1})).is_err());
+        assert!(check(json!({"target": "a", "mode": "c"})).is_err());
         assert_eq!(input.document().get("properties"), schema.get("properties"));
     }
 

@@ -382,8 +382,11 @@ pub fn own_types(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
 
 /// Makes a schema admit null as well.
 pub fn admit_null(schema: &mut Map<String, Value>) {
+    /// Keywords other than `type` and `enum` that may reject null.
+    const OTHERS: [&str; 7] = ["const", "not", "if", "$ref", "allOf", "anyOf", "oneOf"];
     let admits_all = schema.is_empty();
-    match schema.get_mut("type") {
+    let may_reject = OTHERS.iter().any(|keyword| schema.contains_key(*keyword));
+    match schema.get_mut("type").filter(|_| !may_reject) {
         Some(Value::Array(kinds)) if !kinds.contains(&json!("null")) => kinds.push("null".into()),
         Some(kind @ Value::String(_)) if *kind != "null" => *kind = json!([kind.take(), "null"]),
         None if !admits_all => {
