@@ -363,7 +363,8 @@ pub fn resolve_local_ref<'s>(
     root: &'s Map<String, Value>,
     schema: &Map<String, Value>,
 ) -> Option<&'s Map<String, Value>> {
-    value_at(root, schema.get("$ref")?.as_str()?.strip_prefix('#')?)?.as_object()
+    let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
+    value_at(root, &percent_encoding::percent_decode_str(pointer).decode_utf8().ok()?)?.as_object()
 }
 
 /// Returns the value at a JSON Pointer other than that of the root.
@@ -496,9 +497,9 @@ mod tests {
     #[test]
     fn references_and_combinations_are_followed() {
         let document = json!({
-            "anyOf": [{ "$ref": "#/$defs/count" }, { "allOf": [{ "type": "null" }] }],
+            "anyOf": [{ "$ref": "#/$defs/the%20count" }, { "allOf": [{ "type": "null" }] }],
             "oneOf": [{ "type": ["string", "array"] }],
-            "$defs": { "count": { "type": "integer" } },
+            "$defs": { "the count": { "type": "integer" } },
         });
         assert_eq!(types(&document), ["integer", "null", "string", "array"]);
     }
