@@ -33,7 +33,9 @@ impl Violation {
 
     pub(super) fn from_error(error: &ValidationError<'_>) -> Self {
         let pointer = match error.kind() {
-            Kind::AdditionalProperties { unexpected } => member_of(error, unexpected.first()),
+            Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
+                member_of(error, unexpected.first())
+            }
             _ => pointer_of(error),
         };
         let message = match found(error) {
@@ -387,6 +389,8 @@ mod tests {
         };
         for keyword in ["additionalProperties", "unevaluatedProperties"] {
             message_parts(closed(keyword), json!({"b": 1, "c": 2}), "must not have the properties `b`, `c`");
+            let schema = Schema::compile(closed(keyword).as_object().unwrap()).unwrap();
+            assert_eq!(schema.violations(&json!({"b": 1}), 1)[0].pointer, "/b");
         }
         message_parts(
             json!({"propertyNames": {"pattern": "^[a-z]+$"}}),
