@@ -479,6 +479,8 @@ mod tests {
         violations_of(&schema(json!({ "const": {} })), &later, &refused.replace("n[0]", "m[0]"));
         // No keyword reads them.
         violations_of(&schema(json!({ "properties": { "n": { "minItems": 1 }, "m": {} } })), &numbers, "");
+        violations_of(&schema(json!({ "contains": {} })), &numbers["n"], "");
+        violations_of(&schema(json!({ "contains": {} })), &numbers["n"][0], "");
         let error = Schema::compile(
             json!({ "properties": { "a": { "maximum": numbers["n"][0] } } }).as_object().unwrap(),
         );

@@ -196,10 +196,7 @@ impl<'s> Builder<'s> {
                 part.items.push(self.add(value));
                 part.reads_unevaluated |= keyword == "unevaluatedItems";
             }
-            "contains" => {
-                part.contains = Some(self.add(value));
-                part.reads_number = true;
-            }
+            "contains" => part.contains = Some(self.add(value)),
             "required" => part.keywords += list().count() as u64,
             "dependentRequired" => {
                 let names = members().filter_map(|(_, names)| names.as_array());
