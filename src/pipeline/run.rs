@@ -452,7 +452,7 @@ pub(super) fn client_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Bo
 fn seconds(text: &str) -> Option<Duration> {
     let seconds: f64 = text.trim().parse().ok()?;
     let time = Duration::try_from_secs_f64(seconds).unwrap_or(CLIENT_TIMEOUT_LIMIT);
-    (seconds > 0.0).then_some(time.min(CLIENT_TIMEOUT_LIMIT))
+    (seconds.is_finite() && seconds > 0.0 && !time.is_zero()).then_some(time.min(CLIENT_TIMEOUT_LIMIT))
 }
 
 #[cfg(test)]
@@ -480,7 +480,7 @@ mod tests {
 
     #[test]
     fn an_invalid_timeout_is_rejected_and_an_invalid_preference_ignored() {
-        for wrong in ["", "soon", "-1", "0", "NaN", "5s", "1,2"] {
+        for wrong in ["", "soon", "-1", "0", "1e-12", "NaN", "inf", "5s", "1,2"] {
             check(&[(REQUEST_TIMEOUT, wrong)], Err(()));
         }
         for wrong in ["wait", "wait=soon", "wait=-1", "wait=0", "waits=3"] {
