@@ -145,6 +145,7 @@ impl<'a> CallRun<'a> {
         let route = self.exchange.route;
         check_scopes(route, &self.exchange.client)?;
         self.check_arguments().await?;
+        let client_timeout = client_timeout(self.exchange.headers)?;
         if !route.input_requests.is_empty() {
             let arguments = std::mem::take(&mut self.exchange.arguments);
             self.exchange.arguments =
@@ -153,7 +154,7 @@ impl<'a> CallRun<'a> {
             // Values that a person entered must match the schema, too.
             self.check_arguments().await?;
         }
-        self.deadline = Deadline::after(route.timeout).within(client_timeout(self.exchange.headers)?);
+        self.deadline = Deadline::after(route.timeout).within(client_timeout);
         let hand_over_at = hand_over_after
             .filter(|_| OpenOperation::fits(&self.exchange.arguments))
             .map(|after| Deadline::after(after).at);

@@ -107,7 +107,18 @@ async fn call_newest(program: &Loaded, capabilities: Value, params: Value) -> Re
     send_newest(program, "tools/call", capabilities, params).await
 }
 
-async fn send_newest(program: &Loaded, method: &str, capabilities: Value, mut params: Value) -> Response {
+async fn send_newest(program: &Loaded, method: &str, capabilities: Value, params: Value) -> Response {
+    send_newest_with(program, method, capabilities, params, &[]).await
+}
+
+/// Sends a message with these additional headers.
+async fn send_newest_with(
+    program: &Loaded,
+    method: &str,
+    capabilities: Value,
+    mut params: Value,
+    more_headers: &[&str],
+) -> Response {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": NEWEST,
         "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
@@ -124,7 +135,7 @@ async fn send_newest(program: &Loaded, method: &str, capabilities: Value, mut pa
         version.as_str(),
         name.as_str(),
     ];
-    program.connect().await.send("POST /mcp", &headers, &body).await
+    program.connect().await.send("POST /mcp", &[&headers[..], more_headers].concat(), &body).await
 }
 
 /// Result of a call in revision 2026-07-28.
@@ -194,6 +205,14 @@ async fn a_call_that_needs_a_yes_waits_for_it() {
     let done = newest(&program, again(json!({ "action": "accept" }))).await;
     assert_eq!(text_of(&done), "DELETE /pages/7");
     assert_eq!(upstream_requests(&upstream), 1);
+}
+
+#[tokio::test]
+async fn an_invalid_timeout_is_reported_before_the_first_input_request() {
+    let (program, _upstream) = start().await;
+    let call = json!({ "name": "delete_page", "arguments": { "id": "7" } });
+    let response = send_newest_with(&program, "tools/call", all(), call, &["X-Request-Timeout: soon"]).await;
+    assert!(text_of(&response.json()["result"]).contains("x-request-timeout"), "{}", response.text());
 }
 
 #[tokio::test]
