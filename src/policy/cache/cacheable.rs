@@ -84,11 +84,12 @@ impl CachedResponse {
     /// Age of the response, the freshness lifetime, and the additional lifetime if the upstream fails.
     fn lifetimes(&self, settings: CacheSettings) -> (Duration, Duration, Duration) {
         let CacheControl { no_cache, freshness_lifetime, stale_if_error, .. } = self.control;
+        let stale_lifetime = settings.stale_if_error.unwrap_or(stale_if_error);
         match settings.ttl {
-            CacheTtl::For(time) => (self.received_at.elapsed(), time, settings.stale_if_error),
+            CacheTtl::For(time) => (self.received_at.elapsed(), time, stale_lifetime),
             CacheTtl::Upstream => {
                 let lifetime = freshness_lifetime.filter(|_| !no_cache).unwrap_or_default();
-                (self.age(), lifetime, settings.stale_if_error.max(stale_if_error))
+                (self.age(), lifetime, stale_lifetime)
             }
         }
     }
@@ -357,7 +358,7 @@ mod tests {
 
     #[test]
     fn private_responses_and_cookies_are_not_cached() {
-        let (ttl, stale_if_error) = (CacheTtl::For(SECOND), Duration::ZERO);
+        let (ttl, stale_if_error) = (CacheTtl::For(SECOND), None);
         let settings = CacheSettings { ttl, stale_if_error, ignore_cache_control: false };
         for (name, value) in [
             ("cache-control", "no-store"),

@@ -39,8 +39,8 @@ pub struct CacheSettings {
     #[key(default = CacheTtl::Upstream, example = "ttl: 5m")]
     pub ttl: CacheTtl,
     /// Further time in which a stale response is served if the upstream fails.
-    #[key(range = 1..=MAX_TTL, default = Duration::ZERO, shown = "the upstream's `stale-if-error`, else none")]
-    pub stale_if_error: Duration,
+    #[key(range = 1..=MAX_TTL, shown = "the upstream's `stale-if-error`, else none")]
+    pub stale_if_error: Option<Duration>,
     /// Whether responses are cached even if their `Cache-Control` forbids it.
     pub ignore_cache_control: bool,
 }

@@ -70,7 +70,7 @@ async fn respond(cached: &Cached, upstream_call: UpstreamCall) -> Result<CallRes
 }
 
 const UPSTREAM: CacheSettings =
-    CacheSettings { ttl: CacheTtl::Upstream, stale_if_error: Duration::ZERO, ignore_cache_control: false };
+    CacheSettings { ttl: CacheTtl::Upstream, stale_if_error: None, ignore_cache_control: false };
 const TEN: CacheSettings = CacheSettings { ttl: CacheTtl::For(Duration::from_secs(10)), ..UPSTREAM };
 
 /// Number of upstream requests for calls after each of these waits.
@@ -162,7 +162,7 @@ async fn a_stale_response_is_revalidated_and_reused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_response_replaces_an_error_if_configured() {
-    let patient = CacheSettings { stale_if_error: 60 * SECOND, ..TEN };
+    let patient = CacheSettings { stale_if_error: Some(60 * SECOND), ..TEN };
     let script = Script::new([good(&[("x-first", "1")]), failed(), with(503, &[]), with(404, &[]), failed()]);
     let service = cache(&script, patient);
     let one = async || call(&service, upstream_call(SECOND)).await.map(|response| response.status.as_u16());
@@ -178,8 +178,21 @@ async fn a_stale_response_replaces_an_error_if_configured() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_upstream_allows_stale_responses_unless_the_route_does() {
+    let shorter = CacheSettings { stale_if_error: Some(SECOND), ..UPSTREAM };
+    for (settings, stale_responses) in [(TEN, 1), (UPSTREAM, 1), (shorter, 0)] {
+        let script = Script::new([good(&[("cache-control", "max-age=10, stale-if-error=9")]), failed()]);
+        let service = cache(&script, settings);
+        call(&service, upstream_call(SECOND)).await.unwrap();
+        tokio::time::advance(15 * SECOND).await;
+        let _ = call(&service, upstream_call(SECOND)).await;
+        assert_eq!(service.cache.events.get("cache_stale"), stale_responses, "{settings:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stale_response_replaces_a_timeout() {
-    let settings = CacheSettings { stale_if_error: 60 * SECOND, ..TEN };
+    let settings = CacheSettings { stale_if_error: Some(60 * SECOND), ..TEN };
     let in_flight = InFlightCount::default();
     let cache = Arc::new(alone(Some(settings)));
     let key = cache.key(&upstream_call(SECOND));
@@ -394,7 +407,7 @@ async fn a_stale_shared_response_is_revalidated_or_replaces_an_error() {
         (script.last_headers().get("if-none-match"), &response.headers["x-first"]),
         (Some(&"\"7\"".parse().unwrap()), &"1".parse().unwrap())
     );
-    let stale = CacheSettings { stale_if_error: 60 * SECOND, ..TEN };
+    let stale = CacheSettings { stale_if_error: Some(60 * SECOND), ..TEN };
     let script = Script::new([good(&[("x-first", "1")]), failed(), failed()]);
     call(&replica(&script, stale, &memory, "stale"), upstream_call(SECOND)).await.unwrap();
     tokio::time::advance(30 * SECOND).await;
@@ -588,7 +601,7 @@ fn another_upstream_of_the_same_name_is_another_one() {
 
 #[tokio::test(start_paused = true)]
 async fn an_upstream_that_is_later_than_a_stale_response_is_late_for_its_circuit_breaker() {
-    let settings = CacheSettings { stale_if_error: 3600 * SECOND, ..TEN };
+    let settings = CacheSettings { stale_if_error: Some(3600 * SECOND), ..TEN };
     for in_flight in [None, Some(Mutex::default())] {
         let cache = Arc::new(ResponseCache { in_flight, ..alone(Some(settings)) });
         cache.get_or_fetch(&upstream_call(SECOND), async |_| good(&[])).await.unwrap();
@@ -609,7 +622,7 @@ async fn an_upstream_that_is_later_than_a_stale_response_is_late_for_its_circuit
 
 #[tokio::test(start_paused = true)]
 async fn a_cached_response_comes_with_the_result_of_the_request_for_it() {
-    let settings = CacheSettings { stale_if_error: 3600 * SECOND, ..TEN };
+    let settings = CacheSettings { stale_if_error: Some(3600 * SECOND), ..TEN };
     let script = Script::new([good(&[("etag", "\"1\"")]), status(304), status(503), failed()]);
     let service = cache(&script, settings);
     let mut results = Vec::new();
