@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Truncates a text to at most `limit_bytes`; a truncated text ends with `[…]`.
+/// Truncates a text to at most `limit_bytes`, which must be at least 6; a truncated text ends with `[…]`.
 pub fn cut_bytes(text: &str, limit_bytes: usize) -> String {
     const MARK: &str = " […]";
     if text.len() <= limit_bytes {
