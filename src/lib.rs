@@ -4,7 +4,7 @@
 //! which request) → [`policy`] → [`upstream`] → [`translate::translate`] → `inbound/*` (encode).
 //!
 //! The modules are declared below from the lowest layer up. A module uses only modules declared above it; a
-//! test reads that order from this file and checks every import. Deliberately absent:
+//! test reads that order from this file and checks every import. Further rules:
 //!
 //! - [`model`], [`translate`], [`route`] and [`prompt`] have no `async`, clock, environment, log, or wire
 //!   library (the types of `bytes`, `http` and `serde_json` are allowed).

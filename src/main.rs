@@ -1,11 +1,11 @@
-//! The program; the library has everything that it does.
+//! The `glossator` binary; all of its code is in the library.
 
 use std::process::ExitCode;
 
 use tikv_jemallocator::Jemalloc;
 
 /// A call makes some fifty small allocations that live no longer than it: quicker with this allocator than
-/// with the system's. A thread of its own returns freed memory to the system, also when the program is idle.
+/// with the system's. Its background thread returns freed memory to the system, also in an idle program.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 

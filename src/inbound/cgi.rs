@@ -76,10 +76,10 @@ pub fn request(
     };
     remove_hop_by_hop(request.headers_mut());
     // The process serves a single request, so a stream of notifications must not keep it alive.
-    let (peer, ending) = (variables.peer(), ShutdownSignal::one_request());
+    let (peer, shutdown) = (variables.peer(), ShutdownSignal::one_request());
     let is_tls =
         variables.text("HTTPS").is_some_and(|value| value.eq_ignore_ascii_case("on") || value == "1");
-    let connection = Connection { peer, is_tls, ending, ..Connection::default() };
+    let connection = Connection { peer, is_tls, shutdown, ..Connection::default() };
     let mount = Some(variables.mount().unwrap_or_default());
     let info = RequestInfo { mount, ..RequestInfo::new(Arc::new(connection), request.headers()) };
     request.extensions_mut().insert(info);

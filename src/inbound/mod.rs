@@ -1,7 +1,7 @@
 //! APIs for clients: each decodes requests into calls, and encodes the results of tools.
 //!
 //! - [`request_context`]: connection and client of a request, and its rejection.
-//! - [`filter`]: the request filter (proxies, bodies), with the rules of `host_origin` and `cors`.
+//! - [`filter`]: the request filter (trusted proxies, limits of bodies), with `host_origin` and `cors`.
 //! - [`authenticate`]: identification of the client; [`media_ranges`]: content negotiation.
 //! - [`mcp`], [`rest`], and [`cgi`], which serves both behind a web server.
 
@@ -61,7 +61,7 @@ impl StreamedPassthrough {
     /// streamed.
     pub const SHORT_BYTES: usize = 64 << 10;
 
-    /// Marks a response if it is longer than [`Self::SHORT_BYTES`].
+    /// Marks a response whose length is known, if it is longer than [`Self::SHORT_BYTES`].
     pub fn mark(response: &mut Response<Body>) {
         if response.body().size_hint().exact().is_some_and(|length| length > Self::SHORT_BYTES as u64) {
             response.extensions_mut().insert(Self);

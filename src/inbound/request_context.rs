@@ -30,7 +30,7 @@ pub struct Connection {
     /// The client certificate, verified by the listener.
     pub certificate: Option<Arc<ClientCertificate>>,
     /// The state of a graceful shutdown.
-    pub ending: ShutdownSignal,
+    pub shutdown: ShutdownSignal,
 }
 
 /// Information about a request before its client is authenticated. It grants no rights: a call needs an

@@ -45,7 +45,7 @@ impl ProgramEnd {
         self == Self::Code(0)
     }
 
-    /// Returns the HTTP status for conditions: 200 for exit status 0, else 500.
+    /// Returns the HTTP status that conditions of rules see: 200 for exit status 0, else 500.
     pub fn http_status(self) -> StatusCode {
         if self.is_success() { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR }
     }

@@ -47,7 +47,7 @@ pub const NO_ENTRIES: &str =
     "`entry` selects a response of a HAR file; expected such a file, found a single response";
 
 impl Recording {
-    /// Parses a file of saved responses. A file that begins with `{"log": …` is a HAR file.
+    /// Parses a file of saved responses. It is a HAR file if it begins with `{"log": …` and has entries.
     ///
     /// # Errors
     ///
@@ -296,7 +296,7 @@ struct HarContent {
     encoding: Option<String>,
 }
 
-/// Whether bytes begin like a HAR file.
+/// Whether bytes look like a HAR file: by their beginning, and by the names of members.
 fn is_har(bytes: &[u8]) -> bool {
     let bytes = without_mark(bytes);
     let begin = bytes.iter().copied().filter(|byte| !byte.is_ascii_whitespace());

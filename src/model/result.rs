@@ -301,7 +301,7 @@ pub enum ErrorType {
     Forbidden,
     /// A required input request has no valid response, or could not be sent.
     InputMissing,
-    /// The upstream responded with an HTTP status of 400 or above.
+    /// The upstream responded with an HTTP status other than 2xx.
     #[strum(serialize = "upstream_error")]
     Upstream {
         /// HTTP status.

@@ -43,7 +43,8 @@ pub use input_requests::{
     InputRequestTemplate, InputRequests, InputResponse, InvalidInput, NextStep, SamplingNeed,
 };
 pub use path::{
-    PathTemplate, PathTemplateError, QueryTemplate, leads_out, push_parameter, resolve_location, scalar_text,
+    PathTemplate, PathTemplateError, QueryTemplate, is_path_traversal, push_parameter, resolve_location,
+    scalar_text,
 };
 pub use request::{
     CommandRequest, CommandTemplate, HttpRequest, HttpTemplate, JsonTemplate, McpMethod, PathBase,

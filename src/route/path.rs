@@ -88,7 +88,7 @@ impl PathTemplate {
         if let Some(dots) = text.split('/').find(|segment| matches!(*segment, "." | "..")) {
             return wrong(format!("a path can't have the segment `{dots}`"));
         }
-        if leads_out(text) {
+        if is_path_traversal(text) {
             return wrong(format!("the path `{text}` leads out of its place once a server decodes it"));
         }
         Ok(Self { parts, is_sent_decoded: false })
@@ -122,7 +122,7 @@ impl PathTemplate {
             }
         }
         // Segments are only complete after rendering: `{a}{b}` with two arguments `.` is `..`.
-        if path.split('/').any(|segment| matches!(segment, "." | "..")) || leads_out(&path) {
+        if path.split('/').any(|segment| matches!(segment, "." | "..")) || is_path_traversal(&path) {
             let names: Vec<_> = self.arguments().map(|name| format!("`{name}`")).collect();
             let names = names.join(" or ");
             return Err(format!(
@@ -315,13 +315,13 @@ const OVERLONG: [(&[u8], u8); 6] = [
     (&[0xe0, 0x81, 0x9c], b'\\'),
 ];
 
-/// Whether a server may resolve this path to a parent of the base path, or truncate it.
+/// Path traversal: whether a server may resolve this path to a parent of the base path, or truncate it.
 ///
 /// `..%2Fx` is one segment by RFC 3986, section 2.2, but nginx and others decode it before they check for
 /// `..`. The path is therefore checked in every way in which servers read it: decoded repeatedly, split at
 /// `\` as well as `/`, without the part after a `;`, a `?` or a `#`, and up to a NUL byte, where C strings
 /// end.
-pub fn leads_out(path: &str) -> bool {
+pub fn is_path_traversal(path: &str) -> bool {
     let mut bytes = path.as_bytes().to_vec();
     for _ in 0..DECODINGS {
         if goes_up(&bytes) {
@@ -441,7 +441,7 @@ mod tests {
 
 #[cfg(test)]
 mod outward_tests {
-    use super::leads_out;
+    use super::is_path_traversal;
 
     #[test]
     fn every_form_of_parent_segment_is_detected() {
@@ -468,7 +468,7 @@ mod outward_tests {
             "/a%00.txt",
             "/a%2500.txt",
         ] {
-            assert!(leads_out(path), "{path}");
+            assert!(is_path_traversal(path), "{path}");
         }
     }
 
@@ -490,7 +490,7 @@ mod outward_tests {
             "/a;v=1..2/b",
             "/50%",
         ] {
-            assert!(!leads_out(path), "{path}");
+            assert!(!is_path_traversal(path), "{path}");
         }
     }
 }

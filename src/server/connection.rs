@@ -64,7 +64,7 @@ pub(super) struct ConnectionServer {
     pub(super) settings: ListenerSettings,
     pub(super) tls: Option<Arc<ArcSwap<ServerTls>>>,
     pub(super) handler: HttpHandler,
-    pub(super) ending: ShutdownSignal,
+    pub(super) shutdown: ShutdownSignal,
     pub(super) handshakes: HandshakeFailures,
 }
 
@@ -80,8 +80,8 @@ impl ConnectionServer {
         if let Err(error) = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES) {
             debug!(%peer, %error, "setting TCP_NOTSENT_LOWAT failed");
         }
-        let ending = self.ending.clone();
-        let connection = inbound::Connection { peer: Some(peer), is_tls: false, certificate: None, ending };
+        let shutdown = self.shutdown.clone();
+        let connection = inbound::Connection { peer: Some(peer), is_tls: false, certificate: None, shutdown };
         match self.tls.as_ref().map(|tls| tls.load_full()) {
             None => self.http(stream, connection, Version::HTTP_11, activity).await,
             // Boxed, so that a connection without TLS needs no memory for the handshake.
@@ -191,13 +191,13 @@ impl ConnectionServer {
             biased;
             ended = connection => log_end(ended, peer),
             () = abandoned => {}
-            () = self.ending.reached(Shutdown::Closed) => {}
+            () = self.shutdown.reached(Shutdown::Closed) => {}
         }
     }
 
     /// Waits until the shutdown closes a connection that has no open request.
     async fn draining(&self, activity: &Activity) {
-        self.ending.begun().await;
+        self.shutdown.begun().await;
         // The first request of the connection may be under way.
         if activity.is_unused() {
             sleep(FIRST_REQUEST_TIMEOUT).await;
@@ -217,13 +217,13 @@ impl ConnectionServer {
         set_host_header(&mut request);
         let info = RequestInfo::new(Arc::clone(connection), request.headers());
         request.extensions_mut().insert(info);
-        let (responding, ending) = (self.handler.handle(request), self.ending.clone());
+        let (responding, shutdown) = (self.handler.handle(request), self.shutdown.clone());
         async move {
             let mut response = responding.await;
             if is_http2 {
                 return Ok(open.watch_response_body(response));
             }
-            if ending.stage() > Shutdown::Serving {
+            if shutdown.stage() > Shutdown::Serving {
                 // The client or load balancer then opens a new connection for its next request, to the
                 // process that replaces this one.
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

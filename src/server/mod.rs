@@ -81,8 +81,13 @@ pub async fn serve(
     let limiting = limiter.clone().limit_responses(settings.min_stall_before_close());
     let _limiting = AbortOnDropHandle::new(tokio::spawn(limiting));
     let (shutdown, stages) = watch::channel(Shutdown::Serving);
-    let ending = ShutdownSignal(stages);
-    let server = ConnectionServer { settings, tls, handler, ending, handshakes: handshakes.clone() };
+    let server = ConnectionServer {
+        settings,
+        tls,
+        handler,
+        shutdown: ShutdownSignal(stages),
+        handshakes: handshakes.clone(),
+    };
     let mut acceptor = Acceptor {
         limiter,
         server,

@@ -197,9 +197,9 @@ impl Redaction {
         if self.is_empty() {
             return ContentBlock::Foreign(sent);
         }
-        if let Err(TooManyValues { most, .. }) = sent.json.check_value_count(limits.values) {
+        if let Err(TooManyValues { limit, .. }) = sent.json.check_value_count(limits.values) {
             return ContentBlock::Text(BlockText::Plain(format!(
-                "A block of the response is omitted, because it has more than {most} values (`max_values`)."
+                "A block of the response is omitted, because it has more than {limit} values (`max_values`)."
             )));
         }
         let json = sent.json.parse();

@@ -121,9 +121,9 @@ impl<'a> ResponseView<'a> {
     ///
     /// A sentence, if the JSON has too many values.
     pub(super) fn check_value_count(&self, json: &JsonText) -> Result<(), ReadError> {
-        json.check_value_count(self.limits.values).map_err(|TooManyValues { most, line, column }| {
+        json.check_value_count(self.limits.values).map_err(|TooManyValues { limit, line, column }| {
             self.too_many_values_error(format!(
-                "expected at most {most} values (`max_values`), found more at line {line}, column {column}"
+                "expected at most {limit} values (`max_values`), found more at line {line}, column {column}"
             ))
         })
     }
@@ -136,11 +136,11 @@ impl<'a> ResponseView<'a> {
     /// A sentence, if there are too many values.
     pub(crate) fn check_tree_value_count(&self, tree: &Value, before: &mut usize) -> Result<(), ReadError> {
         *before += count_tree_values(tree);
-        let most = self.limits.values;
-        if *before <= most {
+        let limit = self.limits.values;
+        if *before <= limit {
             return Ok(());
         }
-        Err(self.too_many_values_error(format!("expected at most {most} values (`max_values`), found more")))
+        Err(self.too_many_values_error(format!("expected at most {limit} values (`max_values`), found more")))
     }
 
     fn too_many_values_error(&self, why: String) -> ReadError {

@@ -147,8 +147,8 @@ impl McpEndpoint {
         })
     }
 
-    /// Identifies the client of a request by its own credential, or by the signed identity from another
-    /// replica. A signed identity is valid for a single body, so the body is read here.
+    /// Identifies the client of a request by its own credential, or by the identity token of another
+    /// replica. An identity token is valid for a single body, so the body is read here.
     async fn identify(
         &self,
         head: &mut Parts,
@@ -195,7 +195,7 @@ impl McpEndpoint {
     /// Opens a stream of notifications, for a session up to 2025-11-25.
     async fn get(&self, message: &MessageContext, session: &NamedSession) -> RpcResult<Response<Body>> {
         let headers = message.headers();
-        let shutdown = message.context.info.connection.ending.clone();
+        let shutdown = message.context.info.connection.shutdown.clone();
         match shutdown.stage() {
             Shutdown::Serving | Shutdown::Closing => {}
             Shutdown::OneRequest => return Ok(response::wrong_method(METHODS_WITHOUT_STREAM)),

@@ -43,17 +43,17 @@ pub(super) async fn get_prompt(rpc: &RpcContext<'_>) -> RpcResult {
                 if let Some((name, value)) = arguments.iter().find(|(_, value)| !value.is_string()) {
                     let (name, found) = (truncated(name), kind_of(value));
                     let sentence = format!("argument `{name}` must be a string, found {found}");
-                    return Err(ErrorKind::PROMPT.error(sentence));
+                    return Err(ErrorKind::PROMPT_ARGUMENTS.error(sentence));
                 }
                 forward(rpc, &snapshot, prompt, McpMethod::GetPrompt, arguments).await
             }
-            (None, Some(sentence)) => Err(ErrorKind::FAILED.error(sentence)),
+            (None, Some(sentence)) => Err(ErrorKind::PROMPT_FAILED.error(sentence)),
             (None, None) => Err(ErrorKind::UNKNOWN_PROMPT.unknown(&name, "prompts/list")),
         };
     };
     rpc.may(&prompt.scopes)?;
     let mut elicitor = RequestElicitor::new(rpc, &prompt.input_requests, prompt.name.as_str(), &arguments)?;
-    let checked = prompt.check(arguments).map_err(|sentence| ErrorKind::PROMPT.error(sentence))?;
+    let checked = prompt.check(arguments).map_err(|sentence| ErrorKind::PROMPT_ARGUMENTS.error(sentence))?;
     let completed = elicit_first(&prompt.input_requests, checked, Some(&mut elicitor.round)).await;
     if let Some(input_required) = elicitor.end()? {
         return Ok(input_required);
@@ -79,16 +79,16 @@ async fn forward(
 /// Converts the error of a failed fetch to the JSON-RPC error of `prompts/get` or `completion/complete`.
 fn fetch_error(method: McpMethod, error: FetchError) -> RpcError {
     match error {
-        FetchError::Arguments(text) | FetchError::Missing(text) => ErrorKind::PROMPT.error(text),
+        FetchError::Arguments(text) | FetchError::Missing(text) => ErrorKind::PROMPT_ARGUMENTS.error(text),
         FetchError::Failed(text) if method == McpMethod::GetPrompt => prompt_not_built(&text),
-        FetchError::Failed(text) => ErrorKind::FAILED.error(text),
-        FetchError::Unknown => ErrorKind::PROMPT.error(error.to_string()),
+        FetchError::Failed(text) => ErrorKind::PROMPT_FAILED.error(text),
+        FetchError::Unknown => ErrorKind::PROMPT_ARGUMENTS.error(error.to_string()),
     }
 }
 
 /// JSON-RPC error for a prompt whose messages can't be built. `why` is the reason.
 fn prompt_not_built(why: &str) -> RpcError {
-    ErrorKind::FAILED.error(format!("the prompt can't be built: {why}"))
+    ErrorKind::PROMPT_FAILED.error(format!("the prompt can't be built: {why}"))
 }
 
 /// Builds the response to `prompts/get`, with arguments that are checked, after all input requests.
@@ -175,8 +175,9 @@ async fn suggestions(
 ) -> Result<Suggestions, RpcError> {
     let call = rpc.call(Map::new());
     let name = typed.argument;
-    let unknown =
-        |of: &str| ErrorKind::PROMPT.error(format!("the {of} has no argument `{}`", truncated(name)));
+    let unknown = |of: &str| {
+        ErrorKind::PROMPT_ARGUMENTS.error(format!("the {of} has no argument `{}`", truncated(name)))
+    };
     if let Some(prompt) = reference.as_prompt_name() {
         let unknown_prompt = || ErrorKind::UNKNOWN_PROMPT.unknown(prompt, "prompts/list");
         let found = snapshot.prompts.get(prompt).ok_or_else(unknown_prompt)?;
@@ -230,7 +231,7 @@ pub(super) async fn read_resource(rpc: &RpcContext<'_>) -> RpcResult {
 
 fn read_error(rpc: &RpcContext<'_>, uri: &str, error: &FetchError) -> RpcError {
     let (kind, data) = match error {
-        FetchError::Unknown | FetchError::Missing(_) => (ErrorKind::NO_RESOURCE, json!({ "uri": uri })),
+        FetchError::Unknown | FetchError::Missing(_) => (ErrorKind::UNKNOWN_RESOURCE, json!({ "uri": uri })),
         FetchError::Arguments(_) => (ErrorKind::RESOURCE_ARGUMENTS, json!({ "uri": uri })),
         FetchError::Failed(_) => {
             let request_id = rpc.message.context.info.request_id.as_str();
@@ -248,7 +249,7 @@ pub(super) async fn subscribe(rpc: &RpcContext<'_>) -> RpcResult {
     }
     rpc.dispatcher.subscribe(session, &uri).await.map_err(|error| match error {
         WatchError::Unknown => {
-            ErrorKind::NO_RESOURCE.error(error.to_string()).with_data(json!({ "uri": uri }))
+            ErrorKind::UNKNOWN_RESOURCE.error(error.to_string()).with_data(json!({ "uri": uri }))
         }
         WatchError::Unwatched | WatchError::TooLong | WatchError::ServerLimit | WatchError::SessionLimit => {
             ErrorKind::PARAMS.error(error.to_string())

@@ -54,7 +54,7 @@ impl MessageDispatcher {
         let unknown_sessions =
             if settings.secret_key.is_some() { UnknownSessions::Reject } else { UnknownSessions::Accept };
         let replicas =
-            Replicas { cipher: cipher.clone(), own: settings.advertise_url, tls: settings.peer_tls };
+            Replicas { cipher: cipher.clone(), own_url: settings.advertise_url, tls: settings.peer_tls };
         let replicas = Arc::new(replicas);
         Self {
             gateway,
@@ -281,7 +281,7 @@ impl MessageContext {
             Err(error) => return reject(Revision::R2026_07_28, &error),
         };
         let rpc = RpcContext { dispatcher: &self.dispatcher, revision, request, message: self, sender };
-        let result = self.context.info.connection.ending.unless_overdue(pin!(rpc.respond())).await;
+        let result = self.context.info.connection.shutdown.unless_overdue(pin!(rpc.respond())).await;
         let cut_off = || Err(ErrorKind::SHUTTING_DOWN.error(cut_off_by_shutdown(rpc.may_have_effect())));
         let result = result.unwrap_or_else(cut_off);
         result.unwrap_or_else(|error| reject(revision, &error))

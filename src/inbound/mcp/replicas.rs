@@ -1,12 +1,12 @@
-//! Forwarding between replicas: the response of a client may reach a replica that did not send the request.
+//! Forwarding between replicas: a load balancer may send a message to a replica that can't handle it.
 //!
-//! A client up to 2025-11-25 responds with a message of its own, which a load balancer may send to any
-//! replica. The id of glossator's request contains, encrypted, the URL of the replica that sent it. Another
-//! replica that gets the response forwards it once, to that URL.
+//! Some messages belong to one replica: responses to requests of glossator and resumptions of streams (both
+//! up to MCP 2025-11-25), and requests about tasks with input requests. Their id contains, encrypted, the URL
+//! of that replica. Another replica that gets the message forwards it once, to that URL.
 //!
 //! The forwarded request identifies its client by an encrypted token, which is valid for a short time. The
-//! credentials of the client are not forwarded. The token contains a digest of the request, so it is not
-//! valid for any other request.
+//! authenticator has already removed the credentials from the headers. The token contains a digest of the
+//! request, so it is not valid for any other request.
 
 use std::{
     sync::Arc,
@@ -37,7 +37,7 @@ use crate::upstream::{Client, ClientIdentity, Deadline};
 /// Lifetime of the id of a request that glossator sends to a client.
 const ID_TTL: Duration = Duration::from_secs(60 * 60);
 
-/// Timeout of a request to another replica until the response headers; and timeout of the response body.
+/// Timeout of a request to another replica until the response headers; and of the body, except of a stream.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum length of another replica's response to a forwarded request, in bytes: a result in its JSON-RPC
@@ -52,7 +52,7 @@ const FORWARDED: HeaderName = HeaderName::from_static("glossator-forwarded");
 pub(super) struct Replicas {
     pub(super) cipher: TokenCipher,
     /// The URL at which other replicas reach this one.
-    pub(super) own: Option<ReplicaUrl>,
+    pub(super) own_url: Option<ReplicaUrl>,
     /// TLS settings for requests to other replicas.
     pub(super) tls: Option<ClientTls>,
 }
@@ -80,12 +80,12 @@ impl ReplicaUrl {
 }
 
 impl Replicas {
-    /// An unpredictable name for a request of ours, or a stream. It contains the URL of this replica, if
-    /// there is one.
+    /// Issues an unpredictable id for a request to a client, or for a stream. It contains, encrypted, the URL
+    /// of this replica, if there is one.
     pub(super) fn issue_id(&self) -> String {
         let id = random_id();
-        let Some(own) = &self.own else { return id };
-        let content = format!("{id} {own}");
+        let Some(own_url) = &self.own_url else { return id };
+        let content = format!("{id} {own_url}");
         self.cipher.issue(Purpose::ClientRequest, content.as_bytes(), SystemTime::now() + ID_TTL)
     }
 
@@ -95,7 +95,7 @@ impl Replicas {
         let content = self.cipher.open(Purpose::ClientRequest, id, SystemTime::now()).ok()?;
         let content = String::from_utf8(content).ok()?;
         let (_, url) = content.split_once(' ')?;
-        ReplicaUrl::parse(url).filter(|issuer| Some(issuer) != self.own.as_ref())
+        ReplicaUrl::parse(url).filter(|issuer| Some(issuer) != self.own_url.as_ref())
     }
 
     /// Forwards an input response to the replica that sent the input request. Returns whether that replica
@@ -121,7 +121,7 @@ impl Replicas {
         message: &MessageContext,
         body: &[u8],
     ) -> Option<(StatusCode, Bytes)> {
-        let peer = ReplicaUrl::parse(address).filter(|peer| Some(peer) != self.own.as_ref())?;
+        let peer = ReplicaUrl::parse(address).filter(|peer| Some(peer) != self.own_url.as_ref())?;
         let (head, body) = self.send(peer, Method::POST, message, body).await?.into_parts();
         let body = within_timeout(address, Limited::new(body, RESPONSE_LIMIT_BYTES).collect()).await?;
         Some((head.status, body.to_bytes()))
@@ -150,7 +150,7 @@ impl Replicas {
             connect_timeout: REQUEST_TIMEOUT,
             // Such requests are rare, and each may go to a different replica.
             idle_connections: 0,
-            ..HttpSettings::new("peer".parse().expect("a word is a name"), peer.0)
+            ..HttpSettings::new("peer".parse().expect("`peer` is a valid upstream name"), peer.0)
         });
         let deadline = Deadline::after(REQUEST_TIMEOUT).at;
         let sent = async {
@@ -171,16 +171,16 @@ impl Replicas {
         headers.remove(CONTENT_LENGTH);
         headers.remove(IDENTITY);
         if let Some(client) = message.client().client() {
-            let token = sign_identity(&self.cipher, client, method, &headers, body)?;
+            let token = issue_identity_token(&self.cipher, client, method, &headers, body)?;
             headers.insert(IDENTITY, token);
         }
         Some(headers)
     }
 
-    /// Reads the signed identity in a request that another replica forwards. Returns a function that takes
-    /// the body and returns the client, or `None` if the identity was signed for another request. Returns
-    /// `None`, before the body is read, if the request has no signed identity, or an expired one. A client
-    /// can't forge an identity, because it is encrypted.
+    /// Reads the identity token in a request that another replica forwards. Returns a function that takes the
+    /// body and returns the client, or `None` if the token was issued for another request. Returns `None`,
+    /// before the body is read, if the request has no identity token, or an expired one. A client can't forge
+    /// a token: it is encrypted and authenticated (AEAD) with the secret key of all replicas.
     pub(super) fn forwarded_identity(
         &self,
         head: &Parts,
@@ -189,13 +189,13 @@ impl Replicas {
         head.headers.get(FORWARDED)?;
         let token = head.headers.get(IDENTITY)?.to_str().ok()?;
         let content = self.cipher.open(Purpose::ClientIdentity, token, now).ok()?;
-        let (signed, id, name, scopes): (String, String, String, Vec<String>) =
+        let (request, id, name, scopes): (String, String, String, Vec<String>) =
             serde_json::from_slice(&content).ok()?;
         Some(move |head: &Parts, body: &[u8]| {
             let target = head.uri.path_and_query()?.as_str();
             let scopes = Scopes::from_client(scopes.iter().map(String::as_str));
             let client = || ClientIdentity::Client(Arc::new(Client::new(&id, &name, scopes)));
-            (signed == digest(&head.method, target, &head.headers, body)).then(client)
+            (request == digest(&head.method, target, &head.headers, body)).then(client)
         })
     }
 }
@@ -213,20 +213,20 @@ async fn within_timeout<T, E: Into<BoxError>>(
     response.and_then(|response| response.map_err(Into::into)).inspect_err(failed).ok()
 }
 
-/// Header with the signed identity of a client.
+/// Header with the identity token of a client.
 pub(super) const IDENTITY: HeaderName = HeaderName::from_static("glossator-client");
 
-/// Lifetime of a signed identity: the timeout between replicas, and some clock skew.
-const SIGNATURE_TTL: Duration = Duration::from_secs(15);
+/// Lifetime of an identity token: the timeout between replicas, and some clock skew.
+const IDENTITY_TTL: Duration = Duration::from_secs(15);
 
 /// Path at which other replicas accept forwarded messages.
 pub(super) const PATH: &str = "/mcp";
 
-/// The headers that a signed identity is bound to, in addition to the body.
-const SIGNED_HEADERS: [HeaderName; 3] = [PROTOCOL_VERSION, SESSION_ID, LAST_EVENT_ID];
+/// The headers that an identity token is bound to, in addition to the method, the target and the body.
+const BOUND_HEADERS: [HeaderName; 3] = [PROTOCOL_VERSION, SESSION_ID, LAST_EVENT_ID];
 
-/// Signs the identity of a client for one request to [`PATH`]. `None` if the token can't be a header value.
-fn sign_identity(
+/// Issues an identity token for one request to [`PATH`]. `None` if the token can't be a header value.
+fn issue_identity_token(
     cipher: &TokenCipher,
     client: &Client,
     method: &Method,
@@ -236,15 +236,15 @@ fn sign_identity(
     let scopes: Vec<&str> = client.scopes.iter().collect();
     let request = digest(method, PATH, headers, body);
     let content = serde_json::json!([request, client.id, client.name, scopes]).to_string();
-    let token = cipher.issue(Purpose::ClientIdentity, content.as_bytes(), SystemTime::now() + SIGNATURE_TTL);
+    let token = cipher.issue(Purpose::ClientIdentity, content.as_bytes(), SystemTime::now() + IDENTITY_TTL);
     HeaderValue::from_str(&token).ok()
 }
 
-/// Computes the digest of a request, to which a signed identity is bound.
+/// Computes the digest of a request, to which an identity token is bound.
 fn digest(method: &Method, target: &str, headers: &HeaderMap, body: &[u8]) -> String {
     let values = |name| headers.get_all(name).iter().map(HeaderValue::as_bytes).collect::<Vec<_>>();
-    let signed = (method.as_str(), target, SIGNED_HEADERS.map(values), fingerprint(body));
-    fingerprint(&serde_json::to_vec(&signed).expect("it has no keys"))
+    let request = (method.as_str(), target, BOUND_HEADERS.map(values), fingerprint(body));
+    fingerprint(&serde_json::to_vec(&request).expect("a tuple of texts and bytes can be serialized"))
 }
 
 #[cfg(test)]
@@ -264,10 +264,10 @@ mod tests {
         route::RouteTable,
     };
 
-    fn peers(secret: &str, own: Option<&str>) -> Replicas {
+    fn peers(secret: &str, own_url: Option<&str>) -> Replicas {
         let secret = SecretKey::new(secret.as_bytes()).unwrap();
-        let own = own.map(|own| ReplicaUrl::parse(own).unwrap());
-        Replicas { cipher: TokenCipher::new(&secret), own, tls: None }
+        let own_url = own_url.map(|own| ReplicaUrl::parse(own).unwrap());
+        Replicas { cipher: TokenCipher::new(&secret), own_url, tls: None }
     }
 
     #[test]
@@ -279,14 +279,14 @@ mod tests {
         let other = peers(secret, Some("http://10.0.0.8:8080"));
         assert_eq!(other.issuer(&id), ReplicaUrl::parse(own));
         assert_eq!(peers(secret, None).issuer(&id), ReplicaUrl::parse(own));
-        assert_eq!(sending.issuer(&id), None, "it is here, or nowhere");
+        assert_eq!(sending.issuer(&id), None, "this replica issued it");
         assert_eq!(peers("another secret of all", None).issuer(&id), None);
         assert_eq!(other.issuer(&peers(secret, None).issue_id()), None);
         assert_eq!(other.issuer("made up"), None);
     }
 
     #[test]
-    fn a_peer_is_reached_over_the_network() {
+    fn a_replica_url_is_an_http_address() {
         for wrong in ["10.0.0.7", "unix:/run/x", "ftp://x", "http://user@x", ""] {
             assert_eq!(ReplicaUrl::parse(wrong), None, "{wrong}");
         }
@@ -318,7 +318,7 @@ mod tests {
         post(replica, response_to(id), (PROTOCOL_VERSION, "2025-11-25")).await
     }
 
-    /// Starts two replicas; only the first has a `replica_url` at which the other can connect.
+    /// Starts two replicas; only the first has an `advertise_url`, at which the other can connect.
     async fn two_replicas() -> (McpEndpoint, McpEndpoint) {
         let listener = crate::server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let own = ReplicaUrl::parse(&format!("http://{}", listener.local_addr().unwrap()));
@@ -374,7 +374,7 @@ mod tests {
 }
 
 #[cfg(test)]
-mod signed_identity_tests {
+mod identity_token_tests {
     use http::Request;
 
     use super::*;
@@ -390,14 +390,14 @@ mod signed_identity_tests {
     }
 
     #[test]
-    fn a_signed_identity_is_valid_for_one_request_and_a_short_time() {
+    fn an_identity_token_is_valid_for_one_request_and_a_short_time() {
         let cipher = TokenCipher::random();
         let of_session = [(SESSION_ID, "a"), (PROTOCOL_VERSION, "2025-11-25")];
         let sent = request(Method::POST, PATH, &of_session);
         let client = Client::new("client a", "a", Scopes::from_client(["use"]));
-        let token = sign_identity(&cipher, &client, &sent.method, &sent.headers, BODY).unwrap();
+        let token = issue_identity_token(&cipher, &client, &sent.method, &sent.headers, BODY).unwrap();
         let now = SystemTime::now();
-        let replicas = |cipher: &TokenCipher| Replicas { cipher: cipher.clone(), own: None, tls: None };
+        let replicas = |cipher: &TokenCipher| Replicas { cipher: cipher.clone(), own_url: None, tls: None };
         let check = |mut head: Parts, body: &[u8], cipher: &TokenCipher, now| {
             head.headers.insert(FORWARDED, HeaderValue::from_static("1"));
             head.headers.insert(IDENTITY, token.clone());
@@ -409,7 +409,7 @@ mod signed_identity_tests {
         assert_eq!(check(sent.clone(), b"{}", &cipher, now), None);
         assert_eq!(check(sent.clone(), b"", &cipher, now), None);
         assert_eq!(check(sent.clone(), BODY, &TokenCipher::random(), now), None);
-        assert_eq!(check(sent.clone(), BODY, &cipher, now + SIGNATURE_TTL + Duration::from_secs(1)), None);
+        assert_eq!(check(sent.clone(), BODY, &cipher, now + IDENTITY_TTL + Duration::from_secs(1)), None);
         for other in [
             request(Method::GET, PATH, &of_session),
             request(Method::POST, "/message", &of_session),
@@ -424,6 +424,6 @@ mod signed_identity_tests {
         }
         let mut marked = sent;
         marked.headers.insert(FORWARDED, HeaderValue::from_static("1"));
-        assert!(replicas(&cipher).forwarded_identity(&marked, now).is_none(), "nobody has said anything");
+        assert!(replicas(&cipher).forwarded_identity(&marked, now).is_none(), "the request has no identity");
     }
 }

@@ -5,8 +5,8 @@
 //! - [`ResponseForm`]: the representation that an HTTP client accepts.
 //! - [`event_stream`]: a stream of messages that ends with the result, with keep-alive comments.
 //! - [`MessageSender`]: queue of messages that are sent before the result.
-//! - [`OpenRequests`]: open requests from glossator to clients up to 2025-11-25, which respond with a message
-//!   of their own.
+//! - [`OpenRequests`]: open requests from glossator to clients up to 2025-11-25, which send each response as
+//!   a separate message.
 
 use std::{
     collections::HashMap,
@@ -54,11 +54,11 @@ pub(super) struct RpcResponse {
 /// Cache hints of a result: the TTL, and the cache scope.
 pub(super) type CacheHints = (Duration, &'static str);
 
-/// A response, or a value on the way to it; an error becomes a JSON-RPC error.
+/// A response, or an intermediate value. An error becomes a JSON-RPC error.
 pub(super) type RpcResult<T = RpcResponse> = Result<T, RpcError>;
 
 impl RpcResponse {
-    /// Builds a message with this id, as JSON, and one other member.
+    /// Builds a message with an id, which is given as JSON text, and one other member.
     pub(super) fn new(id: Option<&str>, member: &str, value: &impl Serialize) -> Self {
         let id = id.map_or_else(String::new, |id| format!("\"id\":{id},"));
         let value = serde_json::to_string(value).expect("a message has string keys only");
@@ -82,7 +82,7 @@ impl RpcResponse {
 
     /// Converts the response to HTTP.
     pub(super) fn into_response(self, form: ResponseForm) -> Response<Body> {
-        // Only results are sent as a stream: clients parse the body of any other status as JSON.
+        // Only a response with status 200 is sent as a stream: clients parse the body of any other as JSON.
         let mut response = if form == ResponseForm::EventStream && self.status == StatusCode::OK {
             as_stream(Body::from(as_event(None, &self.body)))
         } else {
@@ -118,7 +118,7 @@ pub(super) fn write_tool_result(
     if let Some(result_type) = revision.result_type() {
         out.extend_from_slice(format!("\"resultType\":\"{result_type}\",").as_bytes());
     }
-    write_result_fields(&result, revision.shapes(), meta, out);
+    write_result_fields(&result, revision.structured_content_support(), meta, out);
     out.push(b'}');
 }
 
@@ -156,7 +156,7 @@ pub(super) enum ResponseForm {
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// Selects the representation of the response according to `Accept`.
+/// Checks the media type of the body, and selects the form of the response by `Accept` (content negotiation).
 ///
 /// # Errors
 ///
@@ -286,14 +286,14 @@ pub(super) struct MessageSender(pub(super) Option<mpsc::Sender<Bytes>>);
 /// Receiving end of a [`MessageSender`]. A transport sends the messages to the client in order.
 pub(super) type MessageReceiver = mpsc::Receiver<Bytes>;
 
-/// Reason why a client sent no response to an input request.
+/// Reason why a message to a client was not sent, or a request to it has no result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(super) enum ClientRequestError {
     /// The client can't receive requests.
     #[error("the client can't receive requests on this connection")]
     NoChannel,
     /// The client does not read its stream, or too many requests are open.
-    #[error("too many requests to the client are open")]
+    #[error("too many requests to clients are open, or this client does not read its stream")]
     TooManyOpen,
     /// The client did not respond in time.
     #[error("no response came within {0:?}")]
@@ -521,7 +521,7 @@ mod client_request_tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_to_the_client_is_sent_and_its_response_awaited() {
-        let replicas = Replicas { cipher: TokenCipher::random(), own: None, tls: None };
+        let replicas = Replicas { cipher: TokenCipher::random(), own_url: None, tls: None };
         let open_requests = Arc::new(OpenRequests::new(Arc::new(replicas)));
         let (sender, mut receiver) = MessageSender::new();
         let all = Arc::clone(&open_requests);

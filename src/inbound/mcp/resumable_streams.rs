@@ -47,7 +47,7 @@ const STREAMS_LIMIT: usize = 1024;
 
 /// Maximum size of all finished streams together, in bytes. Beyond it, a finished stream is dropped as soon
 /// as no client reads it.
-const READ_LIMIT_BYTES: usize = 16 << 20;
+const FINISHED_LIMIT_BYTES: usize = 16 << 20;
 
 /// Maximum number of stored messages of one stream, without its result. The oldest are dropped first.
 const MESSAGES_LIMIT: usize = 256;
@@ -64,7 +64,7 @@ pub(super) struct ResumableStreams {
     settings: ResumeSettings,
     replicas: Arc<Replicas>,
     streams: Mutex<HashMap<String, Arc<ResumableStream>>>,
-    read_bytes: AtomicUsize,
+    finished_bytes: AtomicUsize,
 }
 
 /// Settings of resumable streams.
@@ -75,15 +75,15 @@ pub struct ResumeSettings {
     /// time (revisions up to 2025-11-25). `0s` cancels the call at once.
     #[key(range = 0..=3_600_000, default = Duration::from_secs(15), restart)]
     pub stream_resume_timeout: Duration,
-    /// Maximum duration of a connection that carries a resumable stream, for clients of 2025-11-25, which
-    /// reconnect.
+    /// Maximum duration of a connection that carries a resumable stream, for clients that reconnect: those of
+    /// 2025-11-25, and older ones that have resumed the stream.
     #[key(range = 1_000..=24 * 3_600_000, shown = "no limit", restart)]
     pub max_stream_duration: Option<Duration>,
 }
 
 impl ResumableStreams {
     pub(super) fn new(settings: ResumeSettings, replicas: Arc<Replicas>) -> Self {
-        Self { settings, replicas, streams: Mutex::default(), read_bytes: AtomicUsize::new(0) }
+        Self { settings, replicas, streams: Mutex::default(), finished_bytes: AtomicUsize::new(0) }
     }
 
     /// Builds the response to a request in a session: a stream of the message `first`, the queued messages,
@@ -99,15 +99,15 @@ impl ResumableStreams {
         let Some(resumable) = self.create_stream(session) else {
             return response::event_stream(first, receiver, pending);
         };
-        let knows_to_return = revision.is_primed();
-        if knows_to_return {
+        let reconnects = revision.is_primed();
+        if reconnects {
             let retry = RETRY.as_millis();
             resumable.push(|id| format!("id: {id}\nretry: {retry}\ndata: \n\n").into_bytes());
         }
         if let Some(first) = first {
             resumable.push_message(&first);
         }
-        let expiry = self.expiry().filter(|_| knows_to_return);
+        let expiry = self.expiry().filter(|_| reconnects);
         let response = read(Arc::clone(&resumable), 0, expiry);
         tokio::spawn(Arc::clone(self).drive(resumable, receiver, pending));
         response
@@ -145,7 +145,7 @@ impl ResumableStreams {
         if self.settings.stream_resume_timeout.is_zero() || streams.len() >= STREAMS_LIMIT {
             return None;
         }
-        // The name contains, encrypted, the replica that has the stream.
+        // The name contains, encrypted, the URL of the replica that has the stream.
         let name = self.replicas.issue_id();
         let log = watch::Sender::default();
         let resumable = Arc::new(ResumableStream { name: name.clone(), session: session.into(), log });
@@ -153,8 +153,8 @@ impl ResumableStreams {
         Some(resumable)
     }
 
-    /// Records the messages of a call until the call ends, or until its client has been disconnected for too
-    /// long. The messages remain stored for a while after that.
+    /// Records the messages of a call until its client has been disconnected for too long, or the call ends.
+    /// The messages of a call that has ended remain stored until no client has read them for a while.
     async fn drive(
         self: Arc<Self>,
         resumable: Arc<ResumableStream>,
@@ -184,12 +184,12 @@ impl ResumableStreams {
             log.is_over = true;
             bytes = log.bytes;
         });
-        let all = self.read_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let all = self.finished_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if is_complete {
-            let resume_timeout = if all > READ_LIMIT_BYTES { Duration::ZERO } else { resume_timeout };
+            let resume_timeout = if all > FINISHED_LIMIT_BYTES { Duration::ZERO } else { resume_timeout };
             resumable.abandoned(resume_timeout).await;
         }
-        self.read_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.finished_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.streams.lock().remove(&resumable.name);
     }
 }
@@ -216,7 +216,7 @@ struct EventLog {
     /// Number of connections that have read the stream so far. The last one is the active reader.
     readers: u64,
     /// Whether the active reader is still connected.
-    is_read: bool,
+    has_reader: bool,
 }
 
 impl ResumableStream {
@@ -259,10 +259,10 @@ impl ResumableStream {
     /// Completes when no client has read the stream for `resume_timeout`, or when the session has ended.
     async fn abandoned(&self, resume_timeout: Duration) {
         let mut log = self.log.subscribe();
-        while log.wait_for(|log| log.is_closed || !log.is_read).await.is_ok_and(|log| !log.is_closed) {
+        while log.wait_for(|log| log.is_closed || !log.has_reader).await.is_ok_and(|log| !log.is_closed) {
             tokio::select! {
                 () = sleep(resume_timeout) => return,
-                _ = log.wait_for(|log| log.is_closed || log.is_read) => {}
+                _ = log.wait_for(|log| log.is_closed || log.has_reader) => {}
             }
         }
     }
@@ -289,11 +289,11 @@ fn read(resumable: Arc<ResumableStream>, next: u64, expiry: Option<Instant>) -> 
     let mut reader = 0;
     resumable.log.send_modify(|log| {
         log.readers += 1;
-        log.is_read = true;
+        log.has_reader = true;
         reader = log.readers;
     });
     let stream = Arc::clone(&resumable);
-    let leaving = OnDrop::new(move || stream.log.send_modify(|log| log.is_read &= log.readers != reader));
+    let leaving = OnDrop::new(move || stream.log.send_modify(|log| log.has_reader &= log.readers != reader));
     let events = unfold((resumable, leaving, next), move |(resumable, leaving, next)| async move {
         let (event, next) = resumable.event(reader, next, expiry).await?;
         Some((Ok::<_, Infallible>(event), (resumable, leaving, next)))
@@ -310,7 +310,7 @@ mod tests {
 
     fn resumables(max_stream_duration: Option<Duration>) -> Arc<ResumableStreams> {
         let settings = ResumeSettings { max_stream_duration, ..ResumeSettings::default() };
-        let replicas = Replicas { cipher: TokenCipher::random(), own: None, tls: None };
+        let replicas = Replicas { cipher: TokenCipher::random(), own_url: None, tls: None };
         Arc::new(ResumableStreams::new(settings, Arc::new(replicas)))
     }
 

@@ -2,7 +2,8 @@
 //!
 //! In legacy revisions (2025-11-25 and before), a client begins with `initialize`. Later requests have the
 //! revision in a header, or only the id of the session that negotiated it. Since 2026-07-28, each request
-//! declares its revision. One endpoint serves both kinds at once, and no request depends on an earlier one.
+//! declares its revision. One endpoint serves both kinds at once. Over HTTP, no request depends on an earlier
+//! one.
 
 use std::str::FromStr;
 
@@ -79,16 +80,15 @@ impl Revision {
                 found if found.has_handshake() && request.method != "server/discover" => Ok(found),
                 _ => Err(missing_meta("protocolVersion")),
             },
-            (Some(in_header), Some(in_body)) if in_header != in_body => {
-                Err(ErrorKind::HEADERS.error(format!(
+            (Some(in_header), Some(in_body)) if in_header != in_body => Err(ErrorKind::HEADER_MISMATCH
+                .error(format!(
                     "header `MCP-Protocol-Version` is `{}`, but `_meta` says `{}`",
                     truncated(in_header),
                     truncated(&in_body)
-                )))
-            }
+                ))),
             (Some(_), Some(in_body)) => in_body.parse(),
             (None, Some(in_body)) => Self::with_handshake(&in_body)
-                .ok_or_else(|| ErrorKind::HEADERS.error("header `MCP-Protocol-Version` is missing")),
+                .ok_or_else(|| ErrorKind::HEADER_MISMATCH.error("header `MCP-Protocol-Version` is missing")),
         }
     }
 
@@ -138,7 +138,7 @@ impl Revision {
     }
 
     /// Types that `structuredContent`, and the root of an `outputSchema`, may have.
-    pub(super) fn shapes(self) -> StructuredContentSupport {
+    pub(super) fn structured_content_support(self) -> StructuredContentSupport {
         match self.has_handshake() {
             true => StructuredContentSupport::ObjectsOnly,
             false => StructuredContentSupport::Any,

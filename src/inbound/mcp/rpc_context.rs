@@ -62,7 +62,7 @@ impl MessageContext {
         self.context.client()
     }
 
-    /// The owner of the sender's sessions, tasks and input requests.
+    /// The id of the client, which owns its sessions, tasks and input requests; `None` without identities.
     pub(super) fn owner(&self) -> Option<&str> {
         self.client().owner()
     }
@@ -166,8 +166,8 @@ impl MessageContext {
     }
 }
 
-/// Members of an upstream's result that concern the connection to the upstream, and are not forwarded.
-const CONNECTION_MEMBERS: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "_meta"];
+/// Members of an upstream's result that are not copied, because [`RpcContext::forwarded`] sets its own.
+const REPLACED_MEMBERS: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "_meta"];
 
 /// Context of one JSON-RPC request, until its result is sent.
 #[derive(Debug)]
@@ -240,7 +240,7 @@ impl RpcContext<'_> {
         self.result_with(self.revision.result_type(), members, None, self.meta())
     }
 
-    /// Builds the response with a result whose `resultType` is not the usual one.
+    /// Builds the response with a result whose `resultType` is not `complete`.
     pub(super) fn result_of_type(&self, result_type: &str, members: &impl Serialize) -> RpcResponse {
         self.result_with(Some(result_type), members, None, self.meta())
     }
@@ -262,7 +262,7 @@ impl RpcContext<'_> {
     ) -> RpcResponse {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
-        struct Members<'a, T: Serialize> {
+        struct ResultMembers<'a, T: Serialize> {
             #[serde(skip_serializing_if = "Option::is_none")]
             result_type: Option<&'a str>,
             #[serde(flatten)]
@@ -275,7 +275,7 @@ impl RpcContext<'_> {
             meta: &'a Map<String, Value>,
         }
         let (ttl, cache_scope) = hints.filter(|_| !self.revision.has_handshake()).unzip();
-        let result = Members { result_type, members, ttl_ms: ttl.map(milliseconds), cache_scope, meta };
+        let result = ResultMembers { result_type, members, ttl_ms: ttl.map(milliseconds), cache_scope, meta };
         RpcResponse::new(Some(self.request.id.as_json()), "result", &result)
     }
 
@@ -303,7 +303,7 @@ impl RpcContext<'_> {
         let mut meta = meta.unwrap_or_default();
         meta.retain(|name, _| !name.starts_with("io.modelcontextprotocol/"));
         meta.extend(self.meta().clone());
-        members.retain(|name, _| !CONNECTION_MEMBERS.contains(&name.as_str()));
+        members.retain(|name, _| !REPLACED_MEMBERS.contains(&name.as_str()));
         self.result_with(self.revision.result_type(), &members, hints, &meta)
     }
 
@@ -331,11 +331,12 @@ pub(super) fn single_value(headers: &HeaderMap, name: impl AsHeaderName + Copy) 
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.any(|other| other != value) {
-        return Err(ErrorKind::HEADERS
+        return Err(ErrorKind::HEADER_MISMATCH
             .error(format!("header `{}` is present twice, with different values", name.as_str())));
     }
     let text = value.to_str().map_err(|_| {
-        ErrorKind::HEADERS.error(format!("header `{}` has characters that must be encoded", name.as_str()))
+        ErrorKind::HEADER_MISMATCH
+            .error(format!("header `{}` has characters that must be encoded", name.as_str()))
     })?;
     Ok(Some(text.trim_matches([' ', '\t'])))
 }
@@ -345,7 +346,7 @@ fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -
     if let Some(Value::Number(number)) = argument
         && !is_exact_in_header(number)
     {
-        return Err(ErrorKind::HEADERS.error(format!(
+        return Err(ErrorKind::HEADER_MISMATCH.error(format!(
             "the argument of header `{name}` is {}; numbers in headers are from -{PARAM_HEADER_MAX_INTEGER} \
              to {PARAM_HEADER_MAX_INTEGER}",
             truncated(&number.to_string())
@@ -354,7 +355,7 @@ fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -
     match (single_value(headers, name.as_str())?, argument.and_then(param_header_text)) {
         (None, None) => Ok(()),
         (None, Some(expected)) => Err(missing(&name, &expected)),
-        (Some(found), None) => Err(ErrorKind::HEADERS
+        (Some(found), None) => Err(ErrorKind::HEADER_MISMATCH
             .error(format!("header `{name}` is `{}`, but the argument is missing", truncated(found)))),
         (Some(found), Some(expected)) => {
             let value = decoded(&name, found)?;
@@ -375,11 +376,11 @@ fn equal_as_numbers(one: &str, other: &str) -> bool {
 /// Decodes `=?base64?…?=`, the form of a value that is not plain ASCII.
 fn decoded<'a>(name: &str, value: &'a str) -> Result<Cow<'a, str>, RpcError> {
     decode_header_text(value)
-        .ok_or_else(|| ErrorKind::HEADERS.error(format!("header `{name}` is not UTF-8 in Base64")))
+        .ok_or_else(|| ErrorKind::HEADER_MISMATCH.error(format!("header `{name}` is not UTF-8 in Base64")))
 }
 
 fn differs(name: &str, found: &str, expected: &str) -> RpcError {
-    ErrorKind::HEADERS.error(format!(
+    ErrorKind::HEADER_MISMATCH.error(format!(
         "header `{name}` is `{}`, but the body says `{}`",
         truncated(found),
         truncated(expected)
@@ -387,7 +388,8 @@ fn differs(name: &str, found: &str, expected: &str) -> RpcError {
 }
 
 fn missing(name: &str, expected: &str) -> RpcError {
-    ErrorKind::HEADERS.error(format!("header `{name}` is missing; the body says `{}`", truncated(expected)))
+    ErrorKind::HEADER_MISMATCH
+        .error(format!("header `{name}` is missing; the body says `{}`", truncated(expected)))
 }
 
 #[cfg(test)]

@@ -27,30 +27,32 @@ pub(super) struct RpcError {
 
 /// A row in the table of errors: reason in the log, JSON-RPC code, HTTP status in legacy revisions, and HTTP
 /// status since 2026-07-28. With a status other than 200, legacy clients lose the error, or their connection.
-/// They get another status only for requests that they never send.
+/// Exceptions: invalid messages and headers, scopes, sessions, streams, and requests that they never send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ErrorKind(&'static str, ErrorCode, StatusCode, StatusCode);
 
 const OK: StatusCode = StatusCode::OK;
-const BAD: StatusCode = StatusCode::BAD_REQUEST;
-const MISSING: StatusCode = StatusCode::NOT_FOUND;
+const BAD_REQUEST: StatusCode = StatusCode::BAD_REQUEST;
+const NOT_FOUND: StatusCode = StatusCode::NOT_FOUND;
 const FORBIDDEN: StatusCode = StatusCode::FORBIDDEN;
 const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
 const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
 const INVALID: ErrorCode = ErrorCode::INVALID_PARAMS;
 const INTERNAL: ErrorCode = ErrorCode::INTERNAL_ERROR;
 const NO_CAPABILITY: ErrorCode = ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY;
-const NO_VERSION: ErrorCode = ErrorCode::UNSUPPORTED_PROTOCOL_VERSION;
+const UNSUPPORTED_VERSION: ErrorCode = ErrorCode::UNSUPPORTED_PROTOCOL_VERSION;
 
 impl ErrorKind {
     /// The body is not JSON.
-    pub(super) const NOT_JSON: Self = Self("invalid JSON", ErrorCode::PARSE_ERROR, BAD, BAD);
+    pub(super) const NOT_JSON: Self = Self("invalid JSON", ErrorCode::PARSE_ERROR, BAD_REQUEST, BAD_REQUEST);
     /// The body is JSON, but not one JSON-RPC message.
-    pub(super) const NOT_A_MESSAGE: Self = Self("invalid message", ErrorCode::INVALID_REQUEST, BAD, BAD);
+    pub(super) const NOT_A_MESSAGE: Self =
+        Self("invalid message", ErrorCode::INVALID_REQUEST, BAD_REQUEST, BAD_REQUEST);
     /// The method does not exist, or not in this revision.
-    pub(super) const UNKNOWN_METHOD: Self = Self("unknown method", ErrorCode::METHOD_NOT_FOUND, OK, MISSING);
+    pub(super) const UNKNOWN_METHOD: Self =
+        Self("unknown method", ErrorCode::METHOD_NOT_FOUND, OK, NOT_FOUND);
     /// Invalid parameters.
-    pub(super) const PARAMS: Self = Self("invalid parameters", INVALID, OK, BAD);
+    pub(super) const PARAMS: Self = Self("invalid parameters", INVALID, OK, BAD_REQUEST);
     /// The tool of a well-formed request is unknown.
     pub(super) const UNKNOWN_TOOL: Self = Self("unknown tool", INVALID, OK, OK);
     /// The prompt of a well-formed request is unknown.
@@ -58,11 +60,11 @@ impl ErrorKind {
     /// The resource template of a completion request is unknown.
     pub(super) const UNKNOWN_TEMPLATE: Self = Self("unknown resource template", INVALID, OK, OK);
     /// The arguments of a prompt are invalid.
-    pub(super) const PROMPT: Self = Self("invalid prompt arguments", INVALID, OK, OK);
+    pub(super) const PROMPT_ARGUMENTS: Self = Self("invalid prompt arguments", INVALID, OK, OK);
     /// Building a prompt or a completion failed, but not because of the client.
-    pub(super) const FAILED: Self = Self("prompt or completion failed", INTERNAL, OK, OK);
+    pub(super) const PROMPT_FAILED: Self = Self("prompt or completion failed", INTERNAL, OK, OK);
     /// The resource is unknown. According to SEP-2164, that is an invalid parameter.
-    pub(super) const NO_RESOURCE: Self = Self("unknown resource", INVALID, OK, OK);
+    pub(super) const UNKNOWN_RESOURCE: Self = Self("unknown resource", INVALID, OK, OK);
     /// The URI matches a resource template, but the arguments in it are invalid.
     pub(super) const RESOURCE_ARGUMENTS: Self = Self("invalid resource arguments", INVALID, OK, OK);
     /// The resource can't be read at present.
@@ -72,22 +74,24 @@ impl ErrorKind {
     /// Too many requests are in flight on one connection.
     pub(super) const TOO_MANY_REQUESTS: Self = Self("too many requests on one connection", INTERNAL, OK, OK);
     /// HTTP headers and body disagree, or a header that repeats the body is missing.
-    pub(super) const HEADERS: Self = Self("headers and body differ", ErrorCode::HEADER_MISMATCH, BAD, BAD);
+    pub(super) const HEADER_MISMATCH: Self =
+        Self("headers and body differ", ErrorCode::HEADER_MISMATCH, BAD_REQUEST, BAD_REQUEST);
     /// The tool requires tasks, which the client does not declare.
-    const NEEDS_TASKS: Self = Self("client does not declare tasks", NO_CAPABILITY, BAD, BAD);
+    const NEEDS_TASKS: Self = Self("client does not declare tasks", NO_CAPABILITY, BAD_REQUEST, BAD_REQUEST);
     /// The client does not declare the capability for a needed input request (revision 2026-07-28).
-    const CAPABILITY: Self = Self("client lacks a capability", NO_CAPABILITY, BAD, BAD);
+    const CAPABILITY: Self = Self("client lacks a capability", NO_CAPABILITY, BAD_REQUEST, BAD_REQUEST);
     /// An unsupported revision.
-    const VERSION: Self = Self("unsupported protocol version", NO_VERSION, BAD, BAD);
+    const VERSION: Self = Self("unsupported protocol version", UNSUPPORTED_VERSION, BAD_REQUEST, BAD_REQUEST);
     /// The client lacks a scope.
     pub(super) const FORBIDDEN: Self =
         Self("scope is missing", ErrorCode::INVALID_REQUEST, FORBIDDEN, FORBIDDEN);
     /// The session is unknown or has ended. This error makes a client up to 2025-11-25 begin a new session.
-    const NO_SESSION: Self = Self("unknown session", ErrorCode::INVALID_REQUEST, MISSING, MISSING);
+    const UNKNOWN_SESSION: Self = Self("unknown session", ErrorCode::INVALID_REQUEST, NOT_FOUND, NOT_FOUND);
     /// Too many notification streams are open. Legacy clients open such streams with `GET`.
     pub(super) const TOO_MANY_STREAMS: Self = Self("too many streams", INTERNAL, UNAVAILABLE, UNAVAILABLE);
     /// Too many notification streams of one client are open.
-    pub(super) const TOO_MANY_OF_CLIENT: Self = Self("too many streams", INTERNAL, TOO_MANY, TOO_MANY);
+    pub(super) const TOO_MANY_OF_CLIENT: Self =
+        Self("too many streams of one client", INTERNAL, TOO_MANY, TOO_MANY);
     /// The shutdown of the server cut off the request.
     pub(super) const SHUTTING_DOWN: Self = Self("shutting down", INTERNAL, OK, OK);
 
@@ -108,7 +112,7 @@ impl RpcError {
 
     pub(super) fn no_session() -> Self {
         let text = "this session has ended or is unknown; start another with `initialize`";
-        ErrorKind::NO_SESSION.error(text)
+        ErrorKind::UNKNOWN_SESSION.error(text)
     }
 
     pub(super) fn version(requested: &str) -> Self {
@@ -149,7 +153,7 @@ impl RpcError {
     }
 
     fn code(&self, revision: Revision) -> ErrorCode {
-        match revision.has_handshake() && self.kind == ErrorKind::NO_RESOURCE {
+        match revision.has_handshake() && self.kind == ErrorKind::UNKNOWN_RESOURCE {
             true => ErrorCode::RESOURCE_NOT_FOUND,
             false => self.kind.1,
         }

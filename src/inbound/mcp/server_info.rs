@@ -1,5 +1,4 @@
-//! `initialize`, `server/discover`, the capabilities of the server, and its lists, which are split into
-//! pages.
+//! `initialize`, `server/discover`, the capabilities of the server, and its lists, with pagination by cursor.
 
 use std::{
     collections::BTreeMap,
@@ -81,8 +80,8 @@ fn declared_lists(snapshot: &Snapshot, rpc: &RpcContext<'_>) -> DeclaredLists {
     }
 }
 
-/// The capabilities of the server: tools always, others if they exist. `listChanged` is declared for every
-/// list.
+/// The capabilities of the server: tools and logging always, others if they exist. `listChanged` is declared
+/// for every list.
 fn capabilities(snapshot: &Snapshot, rpc: &RpcContext<'_>, revision: Revision) -> Value {
     let declared = declared_lists(snapshot, rpc);
     // The first revision has completions, but no capability for them.
@@ -128,7 +127,8 @@ pub(super) async fn list_page(rpc: &RpcContext<'_>) -> RpcResult {
     let page = list.page(cursor.as_deref(), settings.page_size.max(1), rpc.message.client());
     let text = "unknown cursor; request the list again without one";
     let page = page.ok_or_else(|| ErrorKind::UNKNOWN_CURSOR.error(text))?;
-    let entries = page.entries.iter().map(|entry| entry.json(rpc.revision.shapes())).collect();
+    let entries =
+        page.entries.iter().map(|entry| entry.json(rpc.revision.structured_content_support())).collect();
     let entries = BTreeMap::from([(list.name, entries)]);
     let members = ListResult { entries, next_cursor: page.next_cursor };
     let ttl = if is_complete { settings.list_ttl } else { Duration::ZERO };

@@ -25,8 +25,8 @@ use crate::route::McpLogLevel;
 use crate::shared_state::{ReplicaMessage, SharedStore};
 use crate::telemetry::Untrusted;
 
-/// Maximum number of sessions with subscriptions or a log level. Beyond it, the oldest session without a
-/// stream is evicted.
+/// Maximum number of sessions with a stream, subscriptions or a log level. Beyond it, the oldest session
+/// without a stream is evicted, if there is one.
 const SESSION_LIMIT: usize = 10_000;
 
 /// Maximum number of open streams of one session. The oldest stream is closed for a new one. A client has one
@@ -46,8 +46,8 @@ pub(super) struct SessionSubscriptions(Mutex<SubscribedSessions>);
 #[derive(Debug, Default)]
 struct SubscribedSessions {
     by_id: HashMap<Box<str>, SubscribedSession>,
-    /// Number of sessions since the start of the process.
-    begun: u64,
+    /// Number of accesses to sessions. A new session gets it as its own number.
+    access_count: u64,
 }
 
 #[derive(Debug, Default)]
@@ -60,18 +60,18 @@ struct SubscribedSession {
     /// The streams of the session at this replica, oldest first.
     streams: Vec<Arc<Notify>>,
     /// The resources that the session has subscribed to.
-    resources: BTreeMap<Arc<str>, WatchedResource>,
+    resources: BTreeMap<Arc<str>, SubscribedResource>,
     /// The log level that the client has set.
     level: Option<McpLogLevel>,
 }
 
 /// A resource that a session subscribes to.
 #[derive(Debug)]
-struct WatchedResource {
+struct SubscribedResource {
     /// The watch of the resource, while the session has a stream at this replica.
     watching: Option<ResourceWatch>,
     /// Whether the subscription is in the shared state.
-    is_known: bool,
+    is_stored: bool,
 }
 
 /// A stream of a session, until it is dropped.
@@ -100,8 +100,8 @@ impl SessionSubscriptions {
     pub(super) fn mark_stored(&self, session: &str, uri: &str) {
         let mut sessions = self.0.lock();
         let found = sessions.by_id.get_mut(session).and_then(|found| found.resources.get_mut(uri));
-        if let Some(wanted) = found {
-            wanted.is_known = true;
+        if let Some(resource) = found {
+            resource.is_stored = true;
         }
     }
 
@@ -110,7 +110,9 @@ impl SessionSubscriptions {
     pub(super) fn replace(&self, gateway: &Gateway, session: &str, uris: &[String]) {
         let mut sessions = self.0.lock();
         let Some(found) = sessions.by_id.get_mut(session) else { return };
-        found.resources.retain(|uri, wanted| !wanted.is_known || uris.iter().any(|other| **other == **uri));
+        found
+            .resources
+            .retain(|uri, resource| !resource.is_stored || uris.iter().any(|other| **other == **uri));
         for uri in uris.iter().take(SUBSCRIPTION_LIMIT) {
             // A URI that is unknown at this replica may belong to another configuration.
             let _ = found.add(gateway, uri, true);
@@ -138,7 +140,7 @@ impl SessionSubscriptions {
     pub(super) fn unstored(&self) -> Vec<(Box<str>, Arc<str>)> {
         let mut unstored = Vec::new();
         for (id, session) in &self.0.lock().by_id {
-            let uris = session.resources.iter().filter(|(_, wanted)| !wanted.is_known);
+            let uris = session.resources.iter().filter(|(_, resource)| !resource.is_stored);
             unstored.extend(uris.map(|(uri, _)| (id.clone(), uri.clone())));
         }
         unstored
@@ -167,9 +169,10 @@ impl SessionSubscriptions {
             found.streams.remove(0).notify_one();
         }
         found.streams.push(Arc::clone(&closing));
-        for (uri, wanted) in found.resources.iter_mut().filter(|(_, wanted)| wanted.watching.is_none()) {
+        for (uri, resource) in found.resources.iter_mut().filter(|(_, resource)| resource.watching.is_none())
+        {
             match gateway.watch(uri) {
-                Ok(begun) => wanted.watching = Some(begun),
+                Ok(watch) => resource.watching = Some(watch),
                 Err(error) => {
                     // The URI may contain arguments of a client, so it is logged at `debug` only.
                     warn!(%error, "resource watch failed; its subscribers get no updates");
@@ -187,8 +190,8 @@ impl SubscribedSession {
         !self.streams.is_empty()
     }
 
-    /// Adds a subscription. `is_known`: whether it is stored in the shared state.
-    fn add(&mut self, gateway: &Gateway, uri: &str, is_known: bool) -> Result<(), WatchError> {
+    /// Adds a subscription. `is_stored`: whether it is stored in the shared state.
+    fn add(&mut self, gateway: &Gateway, uri: &str, is_stored: bool) -> Result<(), WatchError> {
         gateway.can_watch(uri)?;
         if self.resources.contains_key(uri) {
             return Ok(());
@@ -201,7 +204,7 @@ impl SubscribedSession {
             return Err(WatchError::SessionLimit);
         }
         let watching = if self.has_stream() { Some(gateway.watch(uri)?) } else { None };
-        self.resources.insert(uri.into(), WatchedResource { watching, is_known });
+        self.resources.insert(uri.into(), SubscribedResource { watching, is_stored });
         Ok(())
     }
 }
@@ -215,8 +218,8 @@ impl SubscribedSessions {
             let oldest = idle.min_by_key(|(_, session)| session.number).map(|(id, _)| id.clone());
             oldest.map(|oldest| self.by_id.remove(&oldest));
         }
-        self.begun += 1;
-        let (number, is_over_limit) = (self.begun, self.by_id.len() >= SESSION_LIMIT);
+        self.access_count += 1;
+        let (number, is_over_limit) = (self.access_count, self.by_id.len() >= SESSION_LIMIT);
         let new = || SubscribedSession { number, is_over_limit, ..SubscribedSession::default() };
         self.by_id.entry(id.into()).or_insert_with(new)
     }
@@ -255,7 +258,7 @@ impl Drop for SessionStream {
         let Some(found) = sessions.by_id.get_mut(&self.session) else { return };
         found.streams.retain(|stream| !Arc::ptr_eq(stream, &self.closing));
         if !found.has_stream() {
-            found.resources.values_mut().for_each(|wanted| wanted.watching = None);
+            found.resources.values_mut().for_each(|resource| resource.watching = None);
         }
         sessions.remove_if_idle(&self.session);
     }
@@ -286,8 +289,8 @@ impl MessageDispatcher {
     /// shared state, or if it is unreachable.
     async fn store(&self, session: &str, uri: &str) -> Option<bool> {
         let shared = self.gateway.shared.as_ref()?;
-        let group = group(shared, session);
-        let added = shared.add(&group, uri.as_bytes(), SUBSCRIPTION_LIMIT, SUBSCRIPTION_TTL).await.ok()?;
+        let key = subscriptions_key(shared, session);
+        let added = shared.add(&key, uri.as_bytes(), SUBSCRIPTION_LIMIT, SUBSCRIPTION_TTL).await.ok()?;
         if added {
             self.subscribed.mark_stored(session, uri);
             shared.publish(&ReplicaMessage::Subscribed { session: session.into() });
@@ -299,7 +302,7 @@ impl MessageDispatcher {
     pub(super) async fn unsubscribe(&self, session: &str, uri: &str) {
         self.subscribed.remove(session, uri);
         if let Some(shared) = &self.gateway.shared
-            && shared.remove_member(&group(shared, session), uri.as_bytes()).await.is_ok()
+            && shared.remove_member(&subscriptions_key(shared, session), uri.as_bytes()).await.is_ok()
         {
             shared.publish(&ReplicaMessage::Subscribed { session: session.into() });
         }
@@ -309,7 +312,7 @@ impl MessageDispatcher {
     /// them.
     pub(super) async fn read_subscriptions(&self, session: &str) {
         let Some(shared) = &self.gateway.shared else { return };
-        if let Ok(members) = shared.members(&group(shared, session)).await {
+        if let Ok(members) = shared.members(&subscriptions_key(shared, session)).await {
             let uris = members.into_iter().filter_map(|member| String::from_utf8(member).ok());
             self.subscribed.replace(&self.gateway, session, &uris.collect::<Vec<_>>());
         }
@@ -332,7 +335,7 @@ impl MessageDispatcher {
     /// Notifies the other replicas that a session has ended.
     pub(super) fn publish_ended(&self, session: &str) {
         if let Some(shared) = &self.gateway.shared {
-            shared.remove(&group(shared, session));
+            shared.remove(&subscriptions_key(shared, session));
             shared.publish(&ReplicaMessage::Ended { session: session.into() });
         }
     }
@@ -353,7 +356,7 @@ impl McpEndpoint {
             }
             ReplicaMessage::Level { session, level } => subscribed.set_level(&session, level),
             ReplicaMessage::Ended { session } => {
-                // The session may have ended at this replica as well, or have expired.
+                // `false` for an id that has expired, or that another secret key has encrypted.
                 if sessions.end(&sessions.open(&session)) {
                     self.0.remove_session(&session);
                 }
@@ -373,7 +376,7 @@ impl McpEndpoint {
     }
 }
 
-fn group(shared: &SharedStore, session: &str) -> String {
+fn subscriptions_key(shared: &SharedStore, session: &str) -> String {
     shared.name("subscriptions", &[session.as_bytes()])
 }
 
@@ -496,7 +499,7 @@ routes:
     }
 
     #[tokio::test]
-    async fn the_newest_stream_of_a_session_is_spoken_on() {
+    async fn notifications_use_the_newest_stream_of_a_session() {
         let (gateway, subscribed) = (gateway(), Arc::new(SessionSubscriptions::default()));
         let listen = |session: &str| subscribed.listen(&gateway, session);
         let (first, second, another) = (listen("a"), listen("a"), listen("b"));
@@ -512,7 +515,7 @@ routes:
     }
 
     #[tokio::test]
-    async fn a_session_that_opens_many_loses_its_oldest() {
+    async fn the_oldest_of_too_many_streams_of_a_session_is_closed() {
         let (gateway, subscribed) = (gateway(), Arc::new(SessionSubscriptions::default()));
         let all: Vec<_> = (0..=STREAM_LIMIT).map(|_| subscribed.listen(&gateway, "a")).collect();
         let closed: Vec<bool> = all.iter().map(is_closed).collect();

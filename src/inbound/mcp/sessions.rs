@@ -207,7 +207,7 @@ const ID_LIMIT_BYTES: usize = 256;
 type RequestKey = (Box<str>, Box<str>);
 
 /// The requests of sessions that are in flight in this process, so that they can be cancelled. The limits of
-/// connections limit their number.
+/// connections also limit the number of these requests.
 #[derive(Debug, Default)]
 pub(super) struct InFlightRequests(Mutex<HashMap<RequestKey, Arc<Notify>>>);
 

@@ -100,11 +100,11 @@ impl McpEndpoint {
         shutdown_timeout: Duration,
         stop: impl Future<Output = ()>,
     ) -> usize {
-        let receiver = out.clone();
+        let output = out.clone();
         let mut cancelled = pin!(async {
             tokio::select! {
                 () = stop => {}
-                () = receiver.closed() => {}
+                () = output.closed() => {}
             }
         });
         let mut connection = StdioConnection::new(Arc::clone(&self.0), out);
@@ -186,7 +186,7 @@ fn write(mut output: impl Write, mut messages: mpsc::Receiver<Bytes>) {
         let written =
             output.write_all(&message).and_then(|()| output.write_all(b"\n")).and_then(|()| output.flush());
         if let Err(error) = written {
-            debug!(%error, "client closed standard output");
+            debug!(%error, "writing standard output failed");
             return;
         }
     }
@@ -212,9 +212,9 @@ struct StdioConnection {
 
 impl StdioConnection {
     fn new(dispatcher: Arc<MessageDispatcher>, out: mpsc::Sender<Bytes>) -> Self {
-        let (shutdown, ending) = watch::channel(Shutdown::Serving);
+        let (shutdown, signal) = watch::channel(Shutdown::Serving);
         let (handshake, new_handshake) = watch::channel(None);
-        let connection = Connection { ending: ShutdownSignal(ending), ..Connection::default() };
+        let connection = Connection { shutdown: ShutdownSignal(signal), ..Connection::default() };
         Self {
             dispatcher,
             out,

@@ -1,7 +1,7 @@
 //! Notifications of changes, and the streams that carry them.
 //!
-//! Since 2026-07-28, `subscriptions/listen` opens a stream; before that, `GET` of a session does. The number
-//! of streams is limited.
+//! Since 2026-07-28, `subscriptions/listen` opens a stream; before that, `GET` of a session or the handshake
+//! over stdio does. The number of streams is limited.
 
 use std::{collections::BTreeMap, convert::Infallible, future::Future, sync::Arc};
 
@@ -33,7 +33,7 @@ const RESOURCE_LIMIT: usize = 100;
 #[derive(Debug)]
 pub(super) struct Subscription {
     filter: SubscriptionFilter,
-    of: Resources,
+    resources: Resources,
     gateway: Gateway,
     /// The client that gets the notifications.
     client: ClientIdentity,
@@ -74,7 +74,7 @@ pub(super) async fn listen(rpc: &RpcContext<'_>) -> RpcResult {
     tokio::select! {
         _ = notify(listener, rpc.sender, Some(&meta), &subscription) => {}
         () = dispatcher.filter.authenticator.revoked(&message.context), if !message.is_stdio() => {}
-        () = message.context.info.connection.ending.begun() => {}
+        () = message.context.info.connection.shutdown.begun() => {}
     }
     if message.is_stdio() {
         // Over stdio, the end of the stream must be signalled, because the connection continues (2026-07-28,
@@ -108,8 +108,9 @@ pub(super) fn open_session_stream(
     filter.resources_list_changed = declared.resources.then_some(true);
     let stream = dispatcher.subscribed.listen(&dispatcher.gateway, &session.id);
     let closing = Arc::clone(&stream.closing);
-    let (of, gateway, client) = (Resources::Session(stream), dispatcher.gateway.clone(), client.clone());
-    let subscription = Subscription { filter, of, gateway, client };
+    let (resources, gateway, client) =
+        (Resources::Session(stream), dispatcher.gateway.clone(), client.clone());
+    let subscription = Subscription { filter, resources, gateway, client };
     let (sender, receiver) = MessageSender::new();
     let notifying = async move {
         let _slot = slot;
@@ -158,14 +159,14 @@ impl Subscription {
         omit_unwanted(&mut filter.tools_list_changed);
         omit_unwanted(&mut filter.prompts_list_changed);
         omit_unwanted(&mut filter.resources_list_changed);
-        let of = Resources::Watched(watched);
-        Self { filter, of, gateway: gateway.clone(), client: client.clone() }
+        let resources = Resources::Watched(watched);
+        Self { filter, resources, gateway: gateway.clone(), client: client.clone() }
     }
 
     /// Returns the notifications for a change: the method, and the URI if it is about a resource. A session
     /// is notified only on its newest stream (MCP 2025-11-25, Transports, "Multiple Connections").
     fn messages(&self, received: &ChangeEvent) -> Vec<(&'static str, Option<Arc<str>>)> {
-        if matches!(&self.of, Resources::Session(stream) if !stream.is_newest()) {
+        if matches!(&self.resources, Resources::Session(stream) if !stream.is_newest()) {
             return Vec::new();
         }
         let filter = &self.filter;
@@ -182,7 +183,7 @@ impl Subscription {
             ChangeEvent::Resource(changed) => changed == *uri,
             other => *other == ChangeEvent::Missed,
         };
-        let uris: Vec<Arc<str>> = match &self.of {
+        let uris: Vec<Arc<str>> = match &self.resources {
             Resources::Watched(watched) => watched.keys().filter(is_updated).cloned().collect(),
             Resources::Session(stream) => stream.resources(is_updated),
         };

@@ -1,8 +1,8 @@
-//! Tasks with input requests: their state until the upstream starts the operation.
+//! Tasks with input requests: their state, from the creation of the task until its TTL expires.
 //!
-//! Input responses arrive separately, in requests without a result (`tasks/update`), so the client can't
-//! return the state. The replica that received the call stores the state, and the encrypted task id contains
-//! the URL of that replica.
+//! Input responses arrive in `tasks/update`, whose result is empty: it has no `requestState` that the client
+//! could return. The replica that received the call stores the state, and the encrypted task id contains the
+//! URL of that replica.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -21,8 +21,8 @@ use crate::model::{Arguments, ToolResult};
 use crate::pipeline::{BoundRoute, Call, CallOutcome, OpenOperation, Snapshot, elicit_first};
 use crate::route::InputRequest;
 
-/// Maximum number of tasks with input requests at one replica. Further calls send their input requests
-/// themselves.
+/// Maximum number of tasks with input requests at one replica. Further calls request the input in their own
+/// result (`input_required`), before they become a task.
 const TASKS_LIMIT: usize = 1024;
 
 /// Maximum length of the input responses of one task, in bytes.
@@ -55,7 +55,7 @@ pub(super) enum ElicitingState {
     /// The task waits for input responses. Contains the responses so far.
     InputRequired(Map<String, Value>),
     /// The upstream request is in flight. Dropping the sender cancels the request.
-    Starting { _ends: oneshot::Sender<()> },
+    Starting { _cancel_guard: oneshot::Sender<()> },
     /// The upstream executes the operation.
     Running(Box<OpenOperation>),
     /// The task has ended with this result, in the format for the client. The permit counts the bytes of the
@@ -164,7 +164,7 @@ pub(super) fn start_operation(
     let capabilities = capabilities(rpc.revision, &rpc.capabilities());
     let mut round = ElicitationRound::new(capabilities, input_responses, Map::new());
     let tasks = Arc::clone(&rpc.dispatcher.eliciting_tasks);
-    let (ends, mut ended) = oneshot::channel();
+    let (cancel_guard, mut cancelled) = oneshot::channel();
     tokio::spawn(async move {
         let call = |arguments: Arguments| {
             let call = Call::new(arguments, &headers, request_id.clone(), api, client.clone());
@@ -172,7 +172,7 @@ pub(super) fn start_operation(
         };
         let called = tokio::select! {
             called = snapshot.call_as_task(&route, call(arguments.into()), &mut round) => called,
-            _ = &mut ended => return,
+            _ = &mut cancelled => return,
         };
         let mut state = task.lock().await;
         match (&*state, called) {
@@ -191,5 +191,5 @@ pub(super) fn start_operation(
             (_, CallOutcome::Result(_)) => {}
         }
     });
-    ElicitingState::Starting { _ends: ends }
+    ElicitingState::Starting { _cancel_guard: cancel_guard }
 }

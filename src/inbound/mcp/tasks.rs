@@ -31,7 +31,7 @@ pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 /// Maximum length of the arguments in a task id, in bytes, because the id is sent in a header. A call with
 /// longer arguments does not become a task: the client waits for its result.
-const LIMIT_BYTES: usize = 2048;
+const ARGUMENTS_LIMIT_BYTES: usize = 2048;
 
 const TASK_NOT_FOUND: &str =
     "unknown task: it was not created here, its TTL has expired, or its tool has changed since then";
@@ -50,7 +50,7 @@ pub(super) fn may_be_task(route: &Route, rpc: &RpcContext<'_>, arguments: &JsonO
         (TaskSupport::Forbidden, _) | (TaskSupport::Optional, false) => Ok(false),
         (TaskSupport::Required, false) => Err(RpcError::needs_tasks()),
         (TaskSupport::Optional | TaskSupport::Required, true) => {
-            Ok(serde_json::to_vec(arguments).is_ok_and(|json| json.len() <= LIMIT_BYTES))
+            Ok(serde_json::to_vec(arguments).is_ok_and(|json| json.len() <= ARGUMENTS_LIMIT_BYTES))
         }
     }
 }
@@ -85,7 +85,7 @@ pub(super) async fn create_with_input(
         return None;
     }
     let name = rpc.dispatcher.eliciting_tasks.begin(rule.task.ttl)?;
-    let address = rpc.dispatcher.open_requests.replicas.own.as_ref().map(ToString::to_string);
+    let address = rpc.dispatcher.open_requests.replicas.own_url.as_ref().map(ToString::to_string);
     let (tool, location) = (route.definition.name.as_str(), TaskLocation::Replica { name, address });
     let task = Task::new(rpc, tool, arguments.clone(), location, rule.task.ttl);
     let mut result = task.input_required(&round, rpc.revision);

@@ -14,7 +14,7 @@
 //! | `GET /.well-known/oauth-protected-resource` | the authorization servers, where they are configured |
 //! | `GET /health` | liveness: `{"status": "ok"}`, for any host name, as probes do not know it |
 //! | `GET /status` | name, version, uptime, tool count; or the tool of a route with `rest: GET /status` |
-//! | below one of these, or of the MCP endpoint's | 404 |
+//! | below `/tools/NAME`, `/openapi.json`, `/health`, `/mcp` or `/message` | 404 |
 //! | anything else | the `passthrough` upstream, or 404 |
 //!
 //! A response has one of two [envelopes](crate::route::Envelope): an MCP tool result, or the plain value.
@@ -65,7 +65,7 @@ pub struct RestApi {
 
 /// Target of a path.
 enum Target<'a> {
-    Manifest,
+    ToolList,
     OpenApi,
     Health,
     /// OAuth metadata, in which clients find the authorization server.
@@ -93,7 +93,7 @@ impl RestApi {
         let mut info = RequestInfo::take(&mut head, ApiKind::Rest);
         // Whether MCP servers have sent the lists that the target of the path needs.
         let is_complete = |snapshot: &Snapshot| match self.find(snapshot, &head) {
-            Target::Manifest | Target::OpenApi => snapshot.awaited.tools.is_empty(),
+            Target::ToolList | Target::OpenApi => snapshot.awaited.tools.is_empty(),
             Target::Tool { route, .. } => !snapshot.awaits_lists_for(route),
             Target::UnknownTool(name) => !snapshot.may_list_tool(&name),
             Target::Health
@@ -114,7 +114,7 @@ impl RestApi {
             Err(rejection) => return rejected(info.logged(&head), &rejection),
         };
         let authenticator = &self.filter.authenticator;
-        let ending = info.connection.ending.clone();
+        let shutdown = info.connection.shutdown.clone();
         let identified = match &target {
             // Preflight requests have no credentials. All paths have the same response; otherwise it would
             // reveal which tools exist.
@@ -132,7 +132,7 @@ impl RestApi {
             }
             _ => {
                 let identify = pin!(authenticator.identify(&mut head, &info, None));
-                let identified = ending.unless_overdue(identify).await;
+                let identified = shutdown.unless_overdue(identify).await;
                 identified.unwrap_or_else(|| Err(Rejection::for_shutdown(SHUTTING_DOWN)))
             }
         };
@@ -141,22 +141,22 @@ impl RestApi {
             Err(rejection) => return page.allow_read(rejected(info.logged(&head), &rejection)),
         };
         let context = RequestContext { info, identity };
-        let target = url_of(&snapshot, target, context.client(), head.uri.path());
-        let is_passed = matches!(target, Target::Passthrough(_));
+        let target = without_forbidden_methods(&snapshot, target, context.client(), head.uri.path());
+        let is_passthrough = matches!(target, Target::Passthrough(_));
         let called = if let Target::Tool { route, .. } = &target { Some(*route) } else { None };
         let responded = {
             let respond = self.respond(&snapshot, target, &page, &context, &head, body);
-            ending.unless_overdue(pin!(respond)).await
+            shutdown.unless_overdue(pin!(respond)).await
         };
         let responded = responded.unwrap_or_else(|| {
-            let passed_effect = is_passed && !head.method.is_safe();
-            let may_have_effect = called.map_or(passed_effect, |route| route.may_have_effect());
+            let passthrough_effect = is_passthrough && !head.method.is_safe();
+            let may_have_effect = called.map_or(passthrough_effect, |route| route.may_have_effect());
             Err(Rejection::for_shutdown(cut_off_by_shutdown(may_have_effect)))
         });
         let response =
             responded.unwrap_or_else(|rejection| rejected(context.logged(Some(&head)), &rejection));
         // The upstream itself decides which pages may read a passthrough response.
-        if is_passed { response } else { page.allow_read(response) }
+        if is_passthrough { response } else { page.allow_read(response) }
     }
 
     /// Responds to a request whose client has been identified.
@@ -183,7 +183,7 @@ impl RestApi {
                 passthrough::check(head)?;
                 Box::pin(passthrough::forward(upstream, authenticator, context, head.clone(), body)).await
             }
-            Target::Manifest => response::manifest(&head.headers, snapshot, client, mount),
+            Target::ToolList => response::tool_list(&head.headers, snapshot, client, mount),
             Target::OpenApi => response::value(StatusCode::OK, &openapi::document(snapshot, client, mount)),
             Target::Status => {
                 let status = json!({
@@ -225,7 +225,7 @@ impl RestApi {
             let all = &snapshot.lists.needed_scopes;
             return Err(self.filter.authenticator.missing_scope(client, &route.scopes, all));
         }
-        // The arguments count toward the request buffer until the response, like the body.
+        // The query counts toward the limit of the request buffer, like the body, until `body` is dropped.
         let body = self.filter.read(&head.headers, head.uri.query().unwrap_or_default(), body).await?;
         let arguments = arguments(route, in_path, head, &body)?;
         let RequestInfo { request_id, span, address, api, .. } = &context.info;
@@ -246,7 +246,7 @@ impl RestApi {
         let reading = method == Method::GET || method == Method::HEAD;
         let metadata = self.filter.authenticator.metadata_at(path, &snapshot.lists.needed_scopes);
         let own = metadata.map(Target::Metadata).or_else(|| match path {
-            TOOLS => Some(Target::Manifest),
+            TOOLS => Some(Target::ToolList),
             OPENAPI => Some(Target::OpenApi),
             HEALTH => Some(Target::Health),
             // A route such as `/{name}` does not replace this path.
@@ -380,7 +380,12 @@ fn without_tool<'a>(snapshot: &'a Snapshot, path: &str) -> Target<'a> {
 
 /// Reduces the allowed methods in a 405 to those with which this client may call a tool. If none remains, the
 /// path is treated as one without a tool.
-fn url_of<'a>(snapshot: &'a Snapshot, target: Target<'a>, client: &ClientIdentity, path: &str) -> Target<'a> {
+fn without_forbidden_methods<'a>(
+    snapshot: &'a Snapshot,
+    target: Target<'a>,
+    client: &ClientIdentity,
+    path: &str,
+) -> Target<'a> {
     let Target::WrongMethod(mut allowed) = target else { return target };
     allowed.retain(|method| match snapshot.table.by_endpoint(get_for_head(method), path) {
         EndpointMatch::Found { route, .. } => client.may(&route.scopes),

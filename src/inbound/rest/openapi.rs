@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use super::response::{JSON, SHAPES};
+use super::response::{JSON, STRUCTURED_CONTENT_SUPPORT};
 use crate::inbound::without_nulls;
 use crate::pipeline::Snapshot;
 use crate::route::{Envelope, ErrorStatus, RestEndpoint, Route};
@@ -78,7 +78,7 @@ impl<'a> RouteSchemas<'a> {
             reference(&key)
         };
         add("input", Value::Object(Map::clone(route.input.document())));
-        let output = route.definition.to_json(SHAPES).remove("outputSchema");
+        let output = route.definition.to_json(STRUCTURED_CONTENT_SUPPORT).remove("outputSchema");
         let output = output.map(|schema| add("output", schema));
         let success = match (route.envelope, output) {
             (Envelope::Mcp, None) => reference("ToolResult"),
@@ -242,7 +242,7 @@ fn rebase_references(schema: &Value, base: &str) -> Value {
             ("$ref" | "$dynamicRef", Value::String(target)) if target == "#" || target.starts_with("#/") => {
                 Value::String(format!("{base}{}", &target[1..]))
             }
-            // Values, inside which `$ref` has no meaning.
+            // References to anchors or other documents; and values, inside which `$ref` has no meaning.
             ("$ref" | "$dynamicRef", Value::String(_))
             | ("const" | "enum" | "default" | "examples" | "example", _) => value.clone(),
             // The keys are arbitrary names, not keywords of JSON Schema; the values are schemas.

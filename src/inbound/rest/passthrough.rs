@@ -8,7 +8,7 @@
 //! - `X-Forwarded-Host` and `X-Forwarded-Proto`, unless a trusted proxy has set them.
 //! - `Via`, also in the response.
 //!
-//! The filter has already removed these headers from requests of clients that are not trusted proxies.
+//! The filter has already removed `X-Forwarded-…` from requests of clients that are not trusted proxies.
 
 use std::{
     borrow::Cow,
@@ -31,7 +31,7 @@ use crate::inbound::authenticate::revocable;
 use crate::inbound::filter::{FORWARDED_FOR, check_transfer_encoding};
 use crate::inbound::{Authenticator, Rejection, RequestContext, RequestInfo, StreamedPassthrough};
 use crate::policy::Passthrough;
-use crate::route::{TraceContext, UpstreamName, leads_out};
+use crate::route::{TraceContext, UpstreamName, is_path_traversal};
 use crate::settings::units::milliseconds;
 use crate::telemetry::{ErrorChain, RequestId, Span, SpanKind, Untrusted, method_label};
 use crate::upstream::http::remove_hop_by_hop;
@@ -169,8 +169,8 @@ pub(super) fn check(parts: &Parts) -> Result<(), Rejection> {
     if !parts.uri.path().starts_with('/') {
         return reject(StatusCode::BAD_REQUEST, "the request's path does not begin with `/`".into());
     }
-    // Such a path could lead out of the base path of the upstream, and to reserved paths of glossator.
-    if leads_out(parts.uri.path()) {
+    // Path traversal: it could lead out of the base path of the upstream, and to reserved paths of glossator.
+    if is_path_traversal(parts.uri.path()) {
         let text = "the request path has a `..` segment or a NUL byte, literally or percent-encoded";
         return reject(StatusCode::BAD_REQUEST, text.into());
     }

@@ -21,8 +21,8 @@ pub(super) const MCP_ENVELOPE: &str = "application/vnd.glossator.mcp+json";
 pub(super) const PLAIN_ENVELOPE: &str = "application/vnd.glossator.plain+json";
 
 /// REST clients accept JSON of any type. A route that opted out of `{"result": …}` returns the plain value,
-/// as the manifest declares.
-pub(super) const SHAPES: StructuredContentSupport = StructuredContentSupport::Any;
+/// as its `outputSchema` in `GET /tools` declares.
+pub(super) const STRUCTURED_CONTENT_SUPPORT: StructuredContentSupport = StructuredContentSupport::Any;
 
 pub(super) const JSON: &str = "application/json";
 
@@ -42,7 +42,7 @@ pub(super) fn result(result: &ToolResult, route: &Route, headers: &HeaderMap) ->
     let (envelope, media_type) = accepted_envelope(headers).unwrap_or((route.envelope, JSON));
     let mut out = Vec::new();
     match envelope {
-        Envelope::Mcp => write_result(result, SHAPES, &mut out),
+        Envelope::Mcp => write_result(result, STRUCTURED_CONTENT_SUPPORT, &mut out),
         Envelope::Plain => write_plain(result, &mut out),
     }
     let status = status_of(result.outcome, route.error_status);
@@ -72,14 +72,14 @@ pub(super) fn not_ready(result: &ToolResult) -> Rejection {
 /// Builds the response to `GET /tools`: a list, or the object of `tools/list` for a client that accepts the
 /// MCP envelope. The list is `[{…definition…, "endpoint": "/weather", "method": "POST"}]`, sorted by tool
 /// name. `mount` is the prefix of every endpoint.
-pub(super) fn manifest(
+pub(super) fn tool_list(
     headers: &HeaderMap,
     snapshot: &Snapshot,
     client: &ClientIdentity,
     mount: &str,
 ) -> Response<Body> {
     let entries = snapshot.lists.tools.seen_by(client).map(|entry| {
-        let definition = entry.json(SHAPES).get();
+        let definition = entry.json(STRUCTURED_CONTENT_SUPPORT).get();
         let route = snapshot.table.by_tool(&entry.key);
         let Some(endpoint) = route.and_then(|route| route.endpoints().next()) else {
             return definition.to_owned();
@@ -142,7 +142,7 @@ fn write_plain(result: &ToolResult, out: &mut Vec<u8>) {
         write_escaped(&result.message(), out);
     } else {
         let mut whole = Vec::new();
-        write_result(result, SHAPES, &mut whole);
+        write_result(result, STRUCTURED_CONTENT_SUPPORT, &mut whole);
         let mut whole: Value = serde_json::from_slice(&whole).unwrap_or_default();
         out.extend_from_slice(whole["content"].take().to_string().as_bytes());
     }
@@ -160,7 +160,7 @@ fn write_plain(result: &ToolResult, out: &mut Vec<u8>) {
 
 fn write_structured(structured: &Structured, out: &mut Vec<u8>) {
     let json = structured.json.bytes();
-    if structured.is_wrapped(SHAPES) {
+    if structured.is_wrapped(STRUCTURED_CONTENT_SUPPORT) {
         out.extend_from_slice(b"{\"result\":");
         out.extend_from_slice(json);
         out.push(b'}');

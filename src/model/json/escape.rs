@@ -20,9 +20,9 @@ pub(in crate::model) fn escape(text: &str, out: &mut Vec<u8>) {
 /// Bit mask of the bytes that must be escaped in a JSON string; the lowest bit is the first byte.
 #[inline]
 pub(super) fn escaped_bytes(bytes: &[u8; 16]) -> u32 {
-    let lane = u8x16::new(*bytes);
-    let is_control = lane.min(u8x16::splat(0x1f)).simd_eq(lane);
-    let marked = lane.simd_eq(u8x16::splat(b'"')) | lane.simd_eq(u8x16::splat(b'\\')) | is_control;
+    let vector = u8x16::new(*bytes);
+    let is_control = vector.min(u8x16::splat(0x1f)).simd_eq(vector);
+    let marked = vector.simd_eq(u8x16::splat(b'"')) | vector.simd_eq(u8x16::splat(b'\\')) | is_control;
     marked.to_bitmask()
 }
 
@@ -160,7 +160,7 @@ mod vectors {
 
     /// Padding of the last chunk of a text: spaces. A chunk has 32 bytes, because the output vector of 64
     /// bytes then has space for a backslash before each byte.
-    const HALF: [u8; 32] = [b' '; 32];
+    const PADDING: [u8; 32] = [b' '; 32];
 
     /// Mask of the second bit of each pair, which is the bit of a text byte. The first bit is the bit of its
     /// backslash.
@@ -168,32 +168,32 @@ mod vectors {
 
     /// Inserts a backslash before each of 32 bytes, and removes the backslashes that are not needed.
     pub(super) fn escape(avx512: Avx512, text: &[u8], out: &mut Vec<u8>) {
-        // Functions that are not inlined into this closure are compiled for every processor, and are slow.
+        // Functions that are not inlined into this closure lack the target features (AVX-512), and are slow.
         avx512.vectorize(
             #[inline(always)]
             || {
-                let (halves, rest) = text.as_chunks();
-                for half in halves {
-                    escape_half(avx512, half, out);
+                let (chunks, rest) = text.as_chunks();
+                for chunk in chunks {
+                    escape_chunk(avx512, chunk, out);
                 }
                 if !rest.is_empty() {
-                    let mut last = HALF;
+                    let mut last = PADDING;
                     last[..rest.len()].copy_from_slice(rest);
-                    escape_half(avx512, &last, out);
+                    escape_chunk(avx512, &last, out);
                     // The padding spaces were written without escapes.
-                    out.truncate(out.len() - (HALF.len() - rest.len()));
+                    out.truncate(out.len() - (PADDING.len() - rest.len()));
                 }
             },
         );
     }
 
     #[inline(always)]
-    fn escape_half(avx512: Avx512, half: &[u8; HALF.len()], out: &mut Vec<u8>) {
-        let bytes = u8x32::load_array_ref(avx512, half);
+    fn escape_chunk(avx512: Avx512, chunk: &[u8; PADDING.len()], out: &mut Vec<u8>) {
+        let bytes = u8x32::load_array_ref(avx512, chunk);
         let controls = bytes.simd_lt(b' ');
         let escaped = (bytes.simd_eq(b'"') | bytes.simd_eq(b'\\') | controls).to_bitmask();
         if escaped == 0 {
-            return out.extend_from_slice(half);
+            return out.extend_from_slice(chunk);
         }
         let all = |byte| u8x32::splat(avx512, byte);
         let letters = if controls.all_false() {
@@ -202,14 +202,14 @@ mod vectors {
             let (line, carriage, tab) = (bytes.simd_eq(b'\n'), bytes.simd_eq(b'\r'), bytes.simd_eq(b'\t'));
             if (controls & !(line | carriage | tab)).any_true() {
                 // Other control characters are rare and left to the general escaper.
-                return super::blocks::escape(half, out);
+                return super::blocks::escape(chunk, out);
             }
             line.select(all(b'n'), carriage.select(all(b'r'), tab.select(all(b't'), bytes)))
         };
-        let (few, many) = all(b'\\').interleave(letters);
+        let (low, high) = all(b'\\').interleave(letters);
         let wanted = mask8x64::from_bitmask(avx512, firsts(escaped) | SECOND);
-        out.extend_from_slice(few.combine(many).compress(wanted).as_slice());
-        out.truncate(out.len() - (HALF.len() - escaped.count_ones() as usize));
+        out.extend_from_slice(low.combine(high).compress(wanted).as_slice());
+        out.truncate(out.len() - (PADDING.len() - escaped.count_ones() as usize));
     }
 
     /// Moves each of the lower 32 bits to the first bit of a pair.

@@ -89,7 +89,7 @@ impl JsonText {
     ///
     /// # Errors
     ///
-    /// [`JsonError`] if the text is not one JSON document, or is nested too deep.
+    /// [`JsonError`] if the text is not one document, is too deep, has a lone surrogate or reserved text.
     pub fn check_text(text: &ByteString) -> Result<Self, JsonError> {
         let bytes = text.as_bytes();
         let counts = validate(bytes).map_err(|flaw| {
@@ -106,7 +106,7 @@ impl JsonText {
         })?;
         let json = text.trim_matches([' ', '\n', '\t', '\r']);
         if let Some(position) = PARSER_KEYS.find(json.as_bytes()) {
-            let message = "a key that the JSON parser reserves".to_owned();
+            let message = "text that the JSON parser reserves (`$serde_json::private::`)".to_owned();
             return Err(JsonError::with_position(json.as_bytes(), position, message));
         }
         Ok(Self { text: text.slice_ref(json), counts })
@@ -149,32 +149,32 @@ impl JsonText {
         tree::parse(self.text.as_bytes()).unwrap_or_default()
     }
 
-    /// Checks that the document has at most `most` values, including lists and objects but not member names.
+    /// Checks that the document has at most `limit` values, including lists and objects but not member names.
     ///
     /// # Errors
     ///
     /// [`TooManyValues`] with the position of the first value beyond the limit.
-    pub fn check_value_count(&self, most: usize) -> Result<(), TooManyValues> {
-        if self.counts.values <= most { Ok(()) } else { values_within(self.text.as_bytes(), most) }
+    pub fn check_value_count(&self, limit: usize) -> Result<(), TooManyValues> {
+        if self.counts.values <= limit { Ok(()) } else { values_within(self.text.as_bytes(), limit) }
     }
 }
 
-/// Checks that a document has at most `most` values, including lists and objects. It counts separators
+/// Checks that a document has at most `limit` values, including lists and objects. It counts separators
 /// without validating the JSON, so invalid content that a parser would skip does not end the count.
 ///
 /// # Errors
 ///
 /// [`TooManyValues`] with the position of the first value beyond the limit.
-pub fn values_within(json: &[u8], most: usize) -> Result<(), TooManyValues> {
-    if json.len() <= most { Ok(()) } else { count_values(json, most).map(drop) }
+pub fn values_within(json: &[u8], limit: usize) -> Result<(), TooManyValues> {
+    if json.len() <= limit { Ok(()) } else { count_values(json, limit).map(drop) }
 }
 
-/// Counts the values of a document up to `most`, like [`values_within`].
+/// Counts the values of a document up to `limit`, like [`values_within`].
 ///
 /// # Errors
 ///
 /// Like [`values_within`].
-pub fn count_values(json: &[u8], most: usize) -> Result<usize, TooManyValues> {
+pub fn count_values(json: &[u8], limit: usize) -> Result<usize, TooManyValues> {
     // Every value except the first follows a separator.
     let (mut values, mut is_string, mut is_escaped) = (1, false, false);
     for (position, byte) in json.iter().enumerate() {
@@ -190,9 +190,9 @@ pub fn count_values(json: &[u8], most: usize) -> Result<usize, TooManyValues> {
             }
             _ => {}
         }
-        if values > most {
+        if values > limit {
             let JsonError { line, column, .. } = JsonError::with_position(json, position, String::new());
-            return Err(TooManyValues { most, line, column });
+            return Err(TooManyValues { limit, line, column });
         }
     }
     Ok(values)
@@ -205,10 +205,10 @@ pub fn count_tree_values(tree: &Value) -> usize {
 
 /// Error for a document with more values than the limit for parsing it to a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("expected at most {most} values, found more at line {line}, column {column}")]
+#[error("expected at most {limit} values, found more at line {line}, column {column}")]
 pub struct TooManyValues {
     /// Maximum number of values.
-    pub most: usize,
+    pub limit: usize,
     /// Line of the first value beyond the limit, from 1.
     pub line: usize,
     /// Column of that value in bytes, from 1.
@@ -293,11 +293,11 @@ mod tests {
             let values = count(&text.parse());
             text.check_value_count(values).unwrap();
             if values > 1 {
-                assert_eq!(text.check_value_count(values - 1).unwrap_err().most, values - 1, "{json}");
+                assert_eq!(text.check_value_count(values - 1).unwrap_err().limit, values - 1, "{json}");
             }
         }
         let lines = JsonText::check(&Bytes::from_static(b"[1,\n2,\n3]")).unwrap();
-        assert_eq!(lines.check_value_count(3).unwrap_err(), TooManyValues { most: 3, line: 2, column: 2 });
+        assert_eq!(lines.check_value_count(3).unwrap_err(), TooManyValues { limit: 3, line: 2, column: 2 });
     }
 
     /// Only a part of a message is parsed; other content must not hide the length of that part.

@@ -32,7 +32,7 @@ use super::{Endpoint, NEWEST, OLDER, Post, Response};
 #[derive(Clone)]
 struct Sdk(Gateway);
 
-fn shapes(context: &RequestContext<RoleServer>) -> StructuredContentSupport {
+fn structured_content_support(context: &RequestContext<RoleServer>) -> StructuredContentSupport {
     match context.protocol_version() {
         Some(version) if version == ProtocolVersion::V_2026_07_28 => StructuredContentSupport::Any,
         _ => StructuredContentSupport::ObjectsOnly,
@@ -73,11 +73,13 @@ impl ServerHandler for Sdk {
         let cursor = request.and_then(|request| request.cursor);
         let page = snapshot.lists.tools.page(cursor.as_deref(), 200, &ClientIdentity::Local);
         let page = page.ok_or_else(|| ErrorData::invalid_params("unknown cursor", None))?;
-        let tools =
-            page.entries.iter().map(|tool| serde_json::from_str(tool.json(shapes(&context)).get()).unwrap());
+        let tools = page
+            .entries
+            .iter()
+            .map(|tool| serde_json::from_str(tool.json(structured_content_support(&context)).get()).unwrap());
         let mut result = ListToolsResult::with_all_items(tools.collect());
         result.next_cursor = page.next_cursor;
-        Ok(match shapes(&context) {
+        Ok(match structured_content_support(&context) {
             StructuredContentSupport::ObjectsOnly => result,
             StructuredContentSupport::Any => result.with_ttl_ms(60_000).with_cache_scope(CacheScope::Public),
         })
@@ -104,7 +106,7 @@ impl ServerHandler for Sdk {
         );
         let result = snapshot.call(route, call, None).await;
         let mut json = Vec::new();
-        write_result(&result, shapes(&context), &mut json);
+        write_result(&result, structured_content_support(&context), &mut json);
         let mut result: CallToolResult = serde_json::from_slice(&json).unwrap();
         result.result_type = Some(ResultType::COMPLETE);
         Ok(CallToolResponse::Complete(result))

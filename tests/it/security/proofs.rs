@@ -227,7 +227,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         "A12",
         &[
             "tests/it/ownership.rs::a_forwarded_identity_is_valid_for_one_request",
-            "src/inbound/mcp/replicas.rs::a_signed_identity_is_valid_for_one_request_and_a_short_time",
+            "src/inbound/mcp/replicas.rs::an_identity_token_is_valid_for_one_request_and_a_short_time",
         ],
     ),
     (
