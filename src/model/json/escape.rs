@@ -58,7 +58,8 @@ mod blocks {
                 &last
             });
             let (block, _) = padded.split_first_chunk().expect("a block is shorter");
-            if written.length > BUFFER_BYTES - MAX_BLOCK_OUTPUT {
+            // A block must not fill the buffer: `write` also copies the rest of it, even if it has no bytes.
+            if written.length >= BUFFER_BYTES - MAX_BLOCK_OUTPUT {
                 written.flush(out);
             }
             written.write(padded, escaped(block), length);
@@ -248,6 +249,12 @@ mod tests {
         for byte in 0..0x80_u8 {
             check(&char::from(byte).to_string().repeat(70));
         }
+    }
+
+    #[test]
+    fn a_block_of_long_escapes_does_not_overwrite_the_start_of_the_buffer() {
+        check(&("a".repeat(640) + &"\u{1}".repeat(64)));
+        check(&("\0".repeat(64) + &"a".repeat(256) + &"\0".repeat(64)));
     }
 
     proptest! {
