@@ -156,8 +156,12 @@ impl Revision {
             ContentBlock::Foreign(ForeignBlock { link: Some(link), .. }) if self < Self::R2025_06_18 => {
                 link.clone()
             }
-            ContentBlock::Audio { mime_type, .. } if self < Self::R2025_03_26 => {
-                format!("audio ({mime_type}), which this protocol revision does not support")
+            ContentBlock::Audio { mime_type, .. } if self < Self::R2025_03_26 => unsupported_audio(mime_type),
+            ContentBlock::Foreign(ForeignBlock { json, text: None, .. }) if self < Self::R2025_03_26 => {
+                match serde_json::from_str(json.as_str()) {
+                    Ok(ContentBlock::Audio { mime_type, .. }) => unsupported_audio(&mime_type),
+                    _ => return,
+                }
             }
             _ => return,
         };
@@ -182,6 +186,11 @@ impl FromStr for Revision {
     }
 }
 
+/// Text of a content block with audio, for clients that know no audio.
+fn unsupported_audio(mime_type: &str) -> String {
+    format!("audio ({mime_type}), which this protocol revision does not support")
+}
+
 /// Error for a request of revision 2026-07-28 without a required member of `_meta`.
 pub(super) fn missing_meta(key: &str) -> RpcError {
     ErrorKind::PARAMS.error(format!(
@@ -192,7 +201,7 @@ pub(super) fn missing_meta(key: &str) -> RpcError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ToolOutcome, ToolResult};
+    use crate::model::{JsonText, ToolOutcome, ToolResult};
 
     #[test]
     fn the_sdk_knows_the_same_revisions_in_the_same_order() {
@@ -226,6 +235,25 @@ mod tests {
                 assert_eq!(adapted.content, ToolResult::text("report: file:///r.csv").content);
             } else {
                 assert_eq!(adapted, result);
+            }
+        }
+    }
+
+    #[test]
+    fn audio_is_text_for_clients_that_know_no_audio() {
+        let json = serde_json::json!({ "type": "audio", "data": "AA==", "mimeType": "audio/wav" });
+        let block = ForeignBlock { json: JsonText::from_value(&json), text: None, link: None };
+        let foreign = Content::from(ContentBlock::Foreign(block));
+        for audio in [serde_json::from_value::<ContentBlock>(json).unwrap().into(), foreign] {
+            for revision in Revision::ALL {
+                let mut adapted = audio.clone();
+                revision.adapt_content(&mut adapted);
+                if revision < Revision::R2025_03_26 {
+                    let text = "audio (audio/wav), which this protocol revision does not support";
+                    assert_eq!(adapted, Content::text(text));
+                } else {
+                    assert_eq!(adapted, audio);
+                }
             }
         }
     }
