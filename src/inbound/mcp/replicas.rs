@@ -40,6 +40,9 @@ const ID_TTL: Duration = Duration::from_secs(60 * 60);
 /// Timeout of a request to another replica until the response headers; and of the body, except of a stream.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The same timeout for a request about a task: the other replica may send a request to the upstream first.
+const TASK_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Maximum length of another replica's response to a forwarded request, in bytes: a result in its JSON-RPC
 /// message.
 const RESPONSE_LIMIT_BYTES: usize = 256 << 20;
@@ -102,19 +105,19 @@ impl Replicas {
     /// accepted it.
     pub(super) async fn forward_response(&self, id: &str, message: &MessageContext, body: &[u8]) -> bool {
         let Some(issuer) = self.issuer(id) else { return false };
-        let response = self.send(issuer, Method::POST, message, body).await;
+        let response = self.send(issuer, Method::POST, message, body, REQUEST_TIMEOUT).await;
         response.is_some_and(|response| response.status() == StatusCode::ACCEPTED)
     }
 
     /// Requests the rest of a stream from the replica that issued its name. `None` if this replica issued it,
     /// or if the request fails.
     pub(super) async fn resume(&self, name: &str, message: &MessageContext) -> Option<Response<Body>> {
-        let response = self.send(self.issuer(name)?, Method::GET, message, b"").await?;
+        let response = self.send(self.issuer(name)?, Method::GET, message, b"", REQUEST_TIMEOUT).await?;
         (response.status() == StatusCode::OK).then(|| response.map(Body::new))
     }
 
-    /// Forwards a request to the replica at `address`. Returns the status and the body of the response.
-    /// `None` if this is the address of this replica, or if the other replica does not respond.
+    /// Forwards a request about a task to the replica at `address`. Returns the status and the body of the
+    /// response. `None` if this is the address of this replica, or if the other replica does not respond.
     pub(super) async fn forward_request(
         &self,
         address: &str,
@@ -122,8 +125,9 @@ impl Replicas {
         body: &[u8],
     ) -> Option<(StatusCode, Bytes)> {
         let peer = ReplicaUrl::parse(address).filter(|peer| Some(peer) != self.own_url.as_ref())?;
-        let (head, body) = self.send(peer, Method::POST, message, body).await?.into_parts();
-        let body = within_timeout(address, Limited::new(body, RESPONSE_LIMIT_BYTES).collect()).await?;
+        let wait = TASK_REQUEST_TIMEOUT;
+        let (head, body) = self.send(peer, Method::POST, message, body, wait).await?.into_parts();
+        let body = within_timeout(address, wait, Limited::new(body, RESPONSE_LIMIT_BYTES).collect()).await?;
         Some((head.status, body.to_bytes()))
     }
 
@@ -135,6 +139,7 @@ impl Replicas {
         method: Method,
         message: &MessageContext,
         body: &[u8],
+        wait: Duration,
     ) -> Option<Response<StreamedBody>> {
         let (_, host) = request_host(message.head.as_ref()?).ok()?;
         let host = host.and_then(|host| HeaderValue::from_bytes(host).ok());
@@ -152,11 +157,11 @@ impl Replicas {
             idle_connections: 0,
             ..HttpSettings::new("peer".parse().expect("`peer` is a valid upstream name"), peer.0)
         });
-        let deadline = Deadline::after(REQUEST_TIMEOUT).at;
+        let deadline = Deadline::after(wait).at;
         let sent = async {
             upstream.stream(request, deadline).await.map_err(|failure| failure.into_error(upstream.name()))
         };
-        within_timeout(&shown, sent).await
+        within_timeout(&shown, wait, sent).await
     }
 
     /// Builds the headers of a forwarded message. `None` if the message was already forwarded.
@@ -203,10 +208,11 @@ impl Replicas {
 /// Waits for the response of another replica, with a timeout. A failure is logged.
 async fn within_timeout<T, E: Into<BoxError>>(
     peer: &str,
+    wait: Duration,
     request: impl Future<Output = Result<T, E>>,
 ) -> Option<T> {
-    let timed_out = |_| BoxError::from(format!("no response within {REQUEST_TIMEOUT:?}"));
-    let response = timeout(REQUEST_TIMEOUT, request).await.map_err(timed_out);
+    let timed_out = |_| BoxError::from(format!("no response within {wait:?}"));
+    let response = timeout(wait, request).await.map_err(timed_out);
     let failed = |error: &BoxError| {
         warn!(peer, error = %ErrorChain(&**error), "forwarding to another replica failed");
     };
