@@ -98,6 +98,8 @@ impl ElicitingTasks {
     /// Stores the result of a task, or discards it if the total size of stored results would exceed its
     /// limit. Returns the final state of the task.
     pub(super) fn store(&self, result: ToolResult, revision: Revision) -> ElicitingState {
+        // The results of expired tasks no longer count.
+        self.tasks.lock().retain(|_, (until, _)| *until > Instant::now());
         let written = written_result(result, revision);
         let bytes = u32::try_from(written.len()).unwrap_or(u32::MAX);
         match Arc::clone(&self.result_bytes).try_acquire_many_owned(bytes) {
@@ -192,4 +194,22 @@ pub(super) fn start_operation(
         }
     });
     ElicitingState::Starting { _cancel_guard: cancel_guard }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn results_of_expired_tasks_do_not_count_toward_the_limit() {
+        let (tasks, ttl) = (ElicitingTasks::default(), Duration::from_secs(60));
+        let task = tasks.begin(ttl).and_then(|name| tasks.find(&name)).unwrap();
+        let all = Arc::clone(&tasks.result_bytes).try_acquire_many_owned(RESULTS_LIMIT_BYTES as u32);
+        *task.lock().await = ElicitingState::Completed { written: Vec::new(), _permit: all.unwrap() };
+        drop(task);
+        let store = || tasks.store(ToolResult::text("done"), Revision::R2026_07_28);
+        assert!(matches!(store(), ElicitingState::Discarded));
+        tokio::time::advance(ttl).await;
+        assert!(matches!(store(), ElicitingState::Completed { .. }));
+    }
 }
