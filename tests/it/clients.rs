@@ -264,6 +264,25 @@ async fn a_hidden_tool_and_a_missing_one_have_the_same_response() {
 }
 
 #[tokio::test]
+async fn a_hidden_route_does_not_open_paths_of_glossator_to_passthrough() {
+    let upstream = upstream().await;
+    let page =
+        "  get_page: { description: x, request: 'GET old/{name}', scopes: [write], rest: 'GET /{name}' }";
+    let text = file(&upstream, "passthrough: { upstream: old }");
+    let text = text.replace("  get_secret:", &format!("{page}\n  get_secret:"));
+    let served = Loaded::start(&load(&text)).await;
+    for path in ["/tools", "/openapi.json", "/health", "/status"] {
+        let response = send(&served, &format!("POST {path}"), &[&bearer(READER)], "").await;
+        assert_eq!(
+            (response.status, response.header("allow").as_deref()),
+            (405, Some("GET, HEAD")),
+            "{path}"
+        );
+    }
+    assert!(upstream.state().requests.is_empty());
+}
+
+#[tokio::test]
 async fn a_session_is_nobodys_but_its_clients() {
     let (_upstream, served) = served("").await;
     let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "x", "version": "1" } });

@@ -76,7 +76,11 @@ enum Target<'a> {
         in_path: Vec<(String, String)>,
     },
     UnknownTool(String),
-    WrongMethod(Vec<Method>),
+    WrongMethod {
+        allowed: Vec<Method>,
+        /// Whether the path is one of glossator, where routes do not apply.
+        is_own: bool,
+    },
     Passthrough(&'a policy::Passthrough),
     NotFound,
 }
@@ -99,7 +103,7 @@ impl RestApi {
             Target::Health
             | Target::Metadata(_)
             | Target::Status
-            | Target::WrongMethod(_)
+            | Target::WrongMethod { .. }
             | Target::Passthrough(_)
             | Target::NotFound => true,
         };
@@ -194,10 +198,10 @@ impl RestApi {
                 });
                 response::value(StatusCode::OK, &status)
             }
-            Target::WrongMethod(allowed) if head.method == Method::OPTIONS => {
+            Target::WrongMethod { allowed, .. } if head.method == Method::OPTIONS => {
                 page.options(&head.headers, &response::listed(&allowed))
             }
-            Target::WrongMethod(allowed) => response::wrong_method(&head.method, &allowed),
+            Target::WrongMethod { allowed, .. } => response::wrong_method(&head.method, &allowed),
             Target::UnknownTool(name) => {
                 let text = format!("unknown tool `{name}`; `GET /tools` lists all tools");
                 let unknown = || Rejection::new(StatusCode::NOT_FOUND, "unknown tool", text);
@@ -255,7 +259,8 @@ impl RestApi {
             _ => None,
         });
         if let Some(own) = own {
-            return if reading { own } else { Target::WrongMethod(vec![Method::GET, Method::HEAD]) };
+            let allowed = vec![Method::GET, Method::HEAD];
+            return if reading { own } else { Target::WrongMethod { allowed, is_own: true } };
         }
         // Neither a route such as `/{a}/{b}` nor `passthrough` may match a path below a reserved one.
         let below = |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.starts_with('/'));
@@ -271,7 +276,7 @@ impl RestApi {
                 if allowed.contains(&Method::GET) {
                     allowed.push(Method::HEAD);
                 }
-                Target::WrongMethod(allowed)
+                Target::WrongMethod { allowed, is_own: false }
             }
             EndpointMatch::NotFound => without_tool(snapshot, path),
         }
@@ -386,12 +391,15 @@ fn without_forbidden_methods<'a>(
     client: &ClientIdentity,
     path: &str,
 ) -> Target<'a> {
-    let Target::WrongMethod(mut allowed) = target else { return target };
+    let Target::WrongMethod { mut allowed, is_own: false } = target else { return target };
     allowed.retain(|method| match snapshot.table.by_endpoint(get_for_head(method), path) {
         EndpointMatch::Found { route, .. } => client.may(&route.scopes),
         EndpointMatch::WrongMethod { .. } | EndpointMatch::NotFound => true,
     });
-    if allowed.is_empty() { without_tool(snapshot, path) } else { Target::WrongMethod(allowed) }
+    if allowed.is_empty() {
+        return without_tool(snapshot, path);
+    }
+    Target::WrongMethod { allowed, is_own: false }
 }
 
 /// Returns the method that determines the endpoint: `HEAD` calls the endpoint for `GET`.
