@@ -56,8 +56,7 @@ impl JsonError {
     /// `message` and `position`.
     fn new(bytes: &[u8], position: usize, message: String) -> Self {
         let Err(error) = serde_json::from_slice::<&RawValue>(bytes) else {
-            let json = bytes.trim_ascii_start();
-            return Self::with_position(json, position.saturating_sub(bytes.len() - json.len()), message);
+            return Self::with_position(bytes, position, message);
         };
         // serde_json writes "expected value at line 1 column 1"; [`JsonError`] formats the position itself.
         let text = error.to_string();
@@ -105,9 +104,9 @@ impl JsonText {
             JsonError::new(bytes, position, message)
         })?;
         let json = text.trim_matches([' ', '\n', '\t', '\r']);
-        if let Some(position) = PARSER_KEYS.find(json.as_bytes()) {
+        if let Some(position) = PARSER_KEYS.find(bytes) {
             let message = "text that the JSON parser reserves (`$serde_json::private::`)".to_owned();
-            return Err(JsonError::with_position(json.as_bytes(), position, message));
+            return Err(JsonError::with_position(bytes, position, message));
         }
         Ok(Self { text: text.slice_ref(json), counts })
     }
@@ -321,8 +320,18 @@ mod tests {
 
     #[test]
     fn invalid_json_is_an_error_with_its_position() {
-        let error = JsonText::check(&Bytes::from_static(b"{\"a\": oops}")).unwrap_err();
-        assert_eq!((error.line, error.column), (1, 7));
+        let position = |json: &str| {
+            let error = JsonText::check(&Bytes::from(json.to_owned())).unwrap_err();
+            (error.line, error.column)
+        };
+        assert_eq!(position(r#"{"a": oops}"#), (1, 7));
+        let deep = "[".repeat(JSON_DEPTH_LIMIT + 1) + &"]".repeat(JSON_DEPTH_LIMIT + 1);
+        let reserved = r#"{"$serde_json::private::Number": "5"}"#;
+        for (json, column) in
+            [("oops", 1), (r#"["\ud800"]"#, 3), (deep.as_str(), JSON_DEPTH_LIMIT + 1), (reserved, 2)]
+        {
+            assert_eq!(position(&format!("\n \n{json}")), (3, column), "{json}");
+        }
         assert!(JsonText::check(&Bytes::from_static(b"")).is_err());
         assert!(JsonText::check(&Bytes::from_static(b"\"\xff\"")).is_err());
         assert!(JsonText::check(&Bytes::from("[".repeat(100_000))).is_err());
