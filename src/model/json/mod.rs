@@ -23,10 +23,10 @@ use self::validate::{ValidationError, ValueCounts, validate};
 /// tree.
 pub const JSON_DEPTH_LIMIT: usize = 127;
 
-/// Prefix of the keys that `serde_json` uses for numbers and raw values in its own trees. It would mistake
-/// the same keys in a document for its own.
+/// Quote and prefix of the keys that `serde_json` uses for numbers and raw values in its own trees. It would
+/// mistake the same keys in a document for its own.
 static PARSER_KEYS: LazyLock<memmem::Finder<'static>> =
-    LazyLock::new(|| memmem::Finder::new("$serde_json::private::"));
+    LazyLock::new(|| memmem::Finder::new("\"$serde_json::private::"));
 
 /// Valid JSON document as text: UTF-8, without surrounding white space, nested at most [`JSON_DEPTH_LIMIT`]
 /// levels deep.
@@ -255,6 +255,7 @@ mod tests {
         let check = |json: &str| JsonText::check(&Bytes::from(json.to_owned()));
         for kind in ["Number", "RawValue"] {
             assert!(check(&format!(r#"{{"a": {{"$serde_json::private::{kind}": "5"}}}}"#)).is_err());
+            check(&format!(r#"{{"a": "unknown $serde_json::private::{kind}"}}"#)).unwrap().parse();
             check(&format!(r#"{{"\u0024serde_json::private::{kind}": "x", "a": 1}}"#)).unwrap().parse();
         }
     }
