@@ -78,6 +78,9 @@ pub enum WatchError {
     /// The client has reached its limit of subscriptions.
     #[error("this session has reached its limit of subscriptions; unsubscribe from some first")]
     SessionLimit,
+    /// The session began when every session within the limit had a stream.
+    #[error("too many sessions have a stream, so this one gets no updates; retry later in a new session")]
+    TooManySessions,
 }
 
 /// Subscription to a resource until dropped. Changes are published as [`ChangeEvent::Resource`].

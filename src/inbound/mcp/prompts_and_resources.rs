@@ -251,9 +251,11 @@ pub(super) async fn subscribe(rpc: &RpcContext<'_>) -> RpcResult {
         WatchError::Unknown => {
             ErrorKind::UNKNOWN_RESOURCE.error(error.to_string()).with_data(json!({ "uri": uri }))
         }
-        WatchError::Unwatched | WatchError::TooLong | WatchError::ServerLimit | WatchError::SessionLimit => {
-            ErrorKind::PARAMS.error(error.to_string())
-        }
+        WatchError::Unwatched
+        | WatchError::TooLong
+        | WatchError::ServerLimit
+        | WatchError::SessionLimit
+        | WatchError::TooManySessions => ErrorKind::PARAMS.error(error.to_string()),
     })?;
     Ok(rpc.result(&json!({})))
 }

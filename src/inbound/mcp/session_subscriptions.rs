@@ -478,6 +478,15 @@ routes:
         assert!(!subscribed.0.lock().by_id.contains_key("s0"), "the oldest is");
     }
 
+    #[tokio::test]
+    async fn a_session_beyond_the_limit_of_sessions_gets_no_subscriptions() {
+        let (gateway, subscribed) = (gateway(), Arc::new(SessionSubscriptions::default()));
+        let listen = |number: usize| subscribed.listen(&gateway, &format!("s{number}"));
+        let _streams: Vec<_> = (0..SESSION_LIMIT).map(listen).collect();
+        assert_eq!(subscribed.add(&gateway, "late", "t://a"), Err(WatchError::TooManySessions));
+        subscribed.add(&gateway, "s0", "t://a").unwrap();
+    }
+
     #[test]
     fn log_levels_are_stored_for_the_last_sessions() {
         let subscribed = SessionSubscriptions::default();
