@@ -50,7 +50,7 @@ pub(super) async fn history_of_route(
     let slots = api.history.read(&api.meters, SystemTime::now());
     let is_called = |route: &Path<String>| slots.iter().any(|slot| slot.routes.contains_key(route.as_str()));
     let Some(Path(route)) = route.ok().filter(is_called) else {
-        let message = "no route of that name was called during the last hour";
+        let message = "no calls of a route of that name were recorded during the last hour";
         return Err(ProblemResponse::new(StatusCode::NOT_FOUND, message));
     };
     let mut value = series(&counts_of(&slots, &route), &slots);
@@ -81,9 +81,9 @@ fn summary(counts: &[CallCounts], slots: &[HistorySlot]) -> Value {
     let mut value = totals(&CallCounts::sum(counts));
     let first = slots.len().saturating_sub(RECENT_SLOTS);
     let recent = CallCounts::sum(&counts[first..]);
-    let took: f64 = slots[first..].iter().map(|slot| length(slot).as_secs_f64()).sum();
+    let recent_seconds: f64 = slots[first..].iter().map(|slot| length(slot).as_secs_f64()).sum();
     #[expect(clippy::cast_precision_loss, reason = "a rate, rounded anyway")]
-    let rate = if took > 0.0 { recent.calls as f64 / took } else { 0.0 };
+    let rate = if recent_seconds > 0.0 { recent.calls as f64 / recent_seconds } else { 0.0 };
     value["per_second"] = rounded(rate);
     // Slots are grouped from the end, so that the points do not shift while the last slot fills.
     let points = || counts.rchunks(SLOTS_PER_POINT).rev().map(CallCounts::sum);
@@ -129,7 +129,7 @@ pub(super) async fn failures(
             "request_id" => request_id = Some(value),
             "limit" => {
                 let shown: String = value.chars().take(40).collect();
-                let message = format!("`limit` takes a number, found {shown:?}");
+                let message = format!("`limit` takes a whole number from 0, found {shown:?}");
                 limit = value.parse().map_err(|_| invalid(&message))?;
             }
             _ => return Err(invalid("known parameters are `route`, `request_id` and `limit`")),
@@ -178,6 +178,6 @@ fn describe_error_type(error_type: &str) -> &'static str {
         "timeout" => "the call timed out",
         "unavailable" => "the concurrency limit was reached, or a circuit breaker is open",
         "rate_limited" => "a rate limit was exceeded",
-        _ => "it failed",
+        _ => "the call failed",
     }
 }

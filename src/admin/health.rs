@@ -118,7 +118,10 @@ pub(super) async fn reload(
 ) -> Result<(StatusCode, Json<Value>), ProblemResponse> {
     require_json(&headers)?;
     let status = api.process.reload().await.ok_or_else(|| {
-        ProblemResponse::new(StatusCode::SERVICE_UNAVAILABLE, "no reload is possible right now; retry")
+        ProblemResponse::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "this process can't reload, or too many reloads are waiting; retry later",
+        )
     })?;
     let code = if status.failure.is_none() { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
     Ok((code, Json(api.describe(&status, status.failure.as_ref()))))

@@ -1,5 +1,5 @@
-//! Metrics of the process in the Prometheus formats. Gauges of configuration, policies, upstream buffer and
-//! shared state are read at scrape time.
+//! Metrics of the process in the Prometheus formats. Those of configuration, policies, upstream buffer
+//! and shared state are read at scrape time.
 
 use std::{sync::Arc, time::SystemTime};
 

@@ -4,7 +4,7 @@
 //! | path | |
 //! |---|---|
 //! | `GET /healthz` | liveness: 200 as long as the process responds |
-//! | `GET /readyz` | readiness: 200 while calls are accepted, 503 during shutdown; reports the last reload |
+//! | `GET /readyz` | readiness: 503 during shutdown, or while an upstream that it depends on is unreachable |
 //! | `GET /metrics` | metrics for Prometheus |
 //! | `GET /status` | the status of the process, with the problems of a rejected configuration |
 //! | `GET /config` | the active configuration, without secrets |
@@ -12,7 +12,7 @@
 //! | `GET /history`, `GET /history/ROUTE` | the calls of the last hour |
 //! | `GET /failures` | the last failed calls |
 //! | `GET /upstreams` | the upstreams, and the state of their policies |
-//! | `GET /playground`, `POST /playground` | the playground: rules tried on upstream responses |
+//! | `GET /playground`, `GET /playground/ROUTE`, `POST /playground` | tries rules on upstream responses |
 //! | `GET /` | the admin UI |
 //! | `POST /reload` | reloads the configuration: 200 if it succeeds, 422 with the problems if it fails |
 //!
@@ -97,7 +97,7 @@ enum PathAccess {
     /// Files of the admin UI: no token, because the UI itself prompts for it. Pages of other origins may link
     /// to these files.
     Page,
-    /// Everything else: an allowed host name or an IP address, with the token.
+    /// Everything else: the token or, if none is configured, an IP address or a host name that is listed.
     Operator,
 }
 
@@ -105,10 +105,10 @@ enum PathAccess {
 /// request, but not JSON (Fetch, "CORS-safelisted request-header").
 const NOT_JSON: &str = "send the header `Content-Type: application/json`; the body is optional";
 
-const ANY_HOST: &str = "this host name gives access to probes and `/metrics` only: add it to \
+const UNLISTED_HOST: &str = "this host name gives access to probes and `/metrics` only: add it to \
                         `admin.allowed_hosts`, set `admin.token`, or use an IP address or `localhost`";
 
-const NOTHING_HERE: &str = "unknown path; the admin UI is at `/`, the API at `/healthz`, `/readyz`, \
+const UNKNOWN_PATH: &str = "unknown path; the admin UI is at `/`, the API at `/healthz`, `/readyz`, \
                             `/metrics`, `/status`, `/config`, `/routes`, `/history`, \
                             `/failures`, `/upstreams`, `/playground` and `/reload`";
 
@@ -170,7 +170,7 @@ fn router(api: &Arc<Api>) -> Router {
         .route("/failures", get(calls::failures))
         .route("/playground", get(playground::routes).post(playground::try_rule))
         .route("/playground/{*route}", get(playground::route))
-        .fallback(|| async { ProblemResponse::new(StatusCode::NOT_FOUND, NOTHING_HERE) })
+        .fallback(|| async { ProblemResponse::new(StatusCode::NOT_FOUND, UNKNOWN_PATH) })
         .layer(admit(PathAccess::Operator));
     let paths: Router = probes.merge(metrics).merge(pages).merge(operators).with_state(Arc::clone(api));
     // These layers are in an outer router: the inner one sets `Allow` on every response of its own layers.
@@ -222,7 +222,7 @@ const SECURITY_HEADERS: [(HeaderName, &str); 4] = [
 fn page_router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     ASSETS.into_iter().fold(Router::new(), |router, (path, media_type, text)| {
         let serve = move || async move {
-            // Not cached, because another version of the program has other files.
+            // Revalidated before each use, because another version of the program has other files.
             let own = [(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-cache")];
             (SECURITY_HEADERS, own, text)
         };
@@ -283,7 +283,7 @@ impl Api {
         // and its `Host` is not an allowed one.
         let is_open = self.settings.token.is_none() && access != PathAccess::Scraper;
         if is_open && !self.filter.is_host_safe_from_rebinding(head) {
-            return Err(ProblemResponse::new(StatusCode::FORBIDDEN, ANY_HOST));
+            return Err(ProblemResponse::new(StatusCode::FORBIDDEN, UNLISTED_HOST));
         }
         Ok(())
     }

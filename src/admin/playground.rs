@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use tokio::{sync::Semaphore, time::Instant};
 
 use super::{Api, ProblemResponse, require_json};
-use crate::authoring::playground::{as_from_upstream, example_arguments, explain_translation};
+use crate::authoring::playground::{as_upstream_response, example_arguments, explain_translation};
 use crate::config::{self, CompiledRoute, Draft, Example, Importer, Loaded};
 use crate::model::{ProgramEnd, ProgramExit, UpstreamResponse};
 use crate::pipeline::{WorkError, run_blocking};
@@ -77,9 +77,9 @@ pub(super) async fn try_rule(
     let decoded = Attempt::decode(&body).and_then(|attempt| Ok((attempt.response.decode()?, attempt)));
     let (given, attempt) = decoded.map_err(|error| ProblemResponse::new(StatusCode::BAD_REQUEST, &error))?;
     let loaded = api.process.status().loaded;
-    let work = move |stop: &WorkBudget| attempt.run(&loaded.importer, given, stop);
+    let work = move |budget: &WorkBudget| attempt.run(&loaded.importer, given, budget);
     let tried = run(&api.playground_slots, PLAYGROUND_TIMEOUT, work).await;
-    let late = format!("it took longer than {PLAYGROUND_TIMEOUT:?} and was ended");
+    let late = format!("trying the rule took longer than {PLAYGROUND_TIMEOUT:?} and was cancelled");
     let panicked = "processing the rule panicked; please report it with the rule and the response";
     tried.map(Json).map_err(|error| work_problem(error, &late, panicked))
 }
@@ -100,7 +100,7 @@ impl Api {
     ) -> Result<Json<Value>, ProblemResponse> {
         let loaded = self.process.status().loaded;
         let late = "too many requests read the configuration; retry";
-        let panicked = "checking the configuration panicked; please report it";
+        let panicked = "reading the configuration panicked; please report it";
         let found = run(&self.file_slots, PLAYGROUND_TIMEOUT, move |_| read(&loaded)).await;
         found.map_err(|error| work_problem(error, late, panicked))?.map(Json).ok_or_else(|| {
             ProblemResponse::new(StatusCode::NOT_FOUND, "the configuration has no route of that name")
@@ -115,7 +115,7 @@ fn describe_route(loaded: &Loaded, name: &str) -> Option<Value> {
     Some(json!({
         "name": name,
         "rule": loaded.importer.route_source(name)?,
-        "answered_by": upstream_kind(&file.route),
+        "upstream_kind": upstream_kind(&file.route),
         "tests": tests.collect::<Vec<_>>(),
     }))
 }
@@ -189,20 +189,23 @@ impl Attempt {
         let attempt: Self = serde_json::from_slice(body)
             .map_err(|error| format!("send a JSON object with `rule` and `response`: {error}"))?;
         if attempt.rule.len() > RULE_LIMIT_BYTES {
-            return Err(format!("`rule` may have {RULE_LIMIT_BYTES} bytes, found {}", attempt.rule.len()));
+            return Err(format!(
+                "`rule` may have at most {RULE_LIMIT_BYTES} bytes, found {}",
+                attempt.rule.len()
+            ));
         }
         Ok(attempt)
     }
 
-    /// Compiles the rule, and translates the response with it. May take long; `stop` can end it.
+    /// Compiles the rule, and translates the response with it. Ends early if `budget` is exhausted.
     fn run(
         self,
         importer: &Importer,
         (response, exit): (UpstreamResponse, ProgramExit),
-        stop: &WorkBudget,
+        budget: &WorkBudget,
     ) -> Value {
         let name = self.route.as_deref().unwrap_or("draft");
-        let Draft { route, problems } = importer.draft(name, &self.rule, stop);
+        let Draft { route, problems } = importer.draft(name, &self.rule, budget);
         let describe = |problem: &config::Problem| {
             let mut value = json!(problem);
             value["report"] = problem.to_string().into();
@@ -210,7 +213,7 @@ impl Attempt {
         };
         let mut tried = json!({ "problems": problems.iter().map(describe).collect::<Vec<_>>() });
         let Some(file) = route else { return tried };
-        tried["answered_by"] = upstream_kind(&file.route).into();
+        tried["upstream_kind"] = upstream_kind(&file.route).into();
         tried["output_schema"] = file.route.definition.output_schema.as_deref().cloned().into();
         let arguments = match example_arguments(&file.route, self.arguments) {
             Ok(arguments) => arguments,
@@ -219,8 +222,8 @@ impl Attempt {
                 return tried;
             }
         };
-        let response = as_from_upstream(&file.route, response, exit);
-        let explained = explain_translation(&file, arguments, &self.input_responses, &response, Some(stop));
+        let response = as_upstream_response(&file.route, response, exit);
+        let explained = explain_translation(&file, arguments, &self.input_responses, &response, Some(budget));
         tried["rule"] = explained.rule.into();
         tried["steps"] = json!(explained.steps);
         tried["notes"] = explained.notes.into();
@@ -322,8 +325,8 @@ mod tests {
     async fn work_over_the_timeout_is_cancelled_and_frees_its_slot() {
         let (slots, timeout) = (Arc::new(Semaphore::new(SLOTS)), Duration::from_millis(20));
         for _ in 0..=SLOTS {
-            let endless = |stop: &WorkBudget| {
-                while stop.spend(1) {
+            let endless = |budget: &WorkBudget| {
+                while budget.spend(1) {
                     std::thread::yield_now();
                 }
             };

@@ -45,8 +45,8 @@ fn describe_upstream(snapshot: &Snapshot, name: &UpstreamName, policies: &Upstre
     let view = policies.view();
     let events = policies.events.read().map(|(event, count)| (event.to_owned(), count.into()));
     let proxied = |kind: &str| {
-        let standing = format!("{name}.{kind}");
-        snapshot.proxied.all().filter(|entry| entry.route.definition.name.as_str() == standing).count()
+        let route_name = format!("{name}.{kind}");
+        snapshot.proxied.all().filter(|entry| entry.route.definition.name.as_str() == route_name).count()
     };
     without_nulls(json!({
         "name": name.as_str(),

@@ -8,12 +8,12 @@ use settings_derive::Section;
 use crate::crypto::{Digest, parse_digest, random_key, sha256};
 use crate::settings::{Checked, Code, Cursor, FromText, Invalid, Setting, SourceSpan, text_of};
 
-/// SHA-256 hash of an API key. Keys are long and random, so the hash cannot be reversed and no slow hash is
-/// needed.
+/// SHA-256 hash of an API key, or of a certificate (its fingerprint). Keys are long and random, so the hash
+/// cannot be reversed and no password hash is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ApiKeyHash(Digest);
 
-const PREFIX: &str = "sha256:";
+const HASH_PREFIX: &str = "sha256:";
 
 /// Prefix of generated keys, so that people and secret scanners recognize a key.
 const KEY_PREFIX: &str = "glk_";
@@ -24,19 +24,19 @@ pub fn random_api_key() -> String {
 }
 
 impl ApiKeyHash {
-    /// Hashes a key, or any other bytes.
+    /// Hashes a key, or the DER encoding of a certificate.
     pub fn from_key(key: impl AsRef<[u8]>) -> Self {
         Self(sha256(key.as_ref()))
     }
 
     /// Parses a hash, as `glossator key` prints it.
     pub(super) fn from_text(text: &str) -> Result<Self, Invalid> {
-        let digits = text.strip_prefix(PREFIX);
+        let digits = text.strip_prefix(HASH_PREFIX);
         digits.and_then(parse_digest).map(Self).ok_or_else(|| {
             let found =
                 digits.map(|digits| format!(", found {} characters after it", digits.chars().count()));
             let message =
-                format!("expected `{PREFIX}` and 64 hexadecimal digits{}", found.unwrap_or_default());
+                format!("expected `{HASH_PREFIX}` and 64 hexadecimal digits{}", found.unwrap_or_default());
             let help = "copy the whole hash: `glossator key` makes a key and its hash, and `glossator key \
                         --stdin` hashes one; the key itself does not belong in the file";
             Invalid::without_value(message, help)
@@ -85,7 +85,7 @@ impl Setting for ApiKeyHash {
     }
 }
 
-/// Parses a date (midnight UTC), or a date with a time.
+/// Parses a date (midnight UTC), or a timestamp with an offset (RFC 3339).
 impl FromText for SystemTime {
     fn from_text(text: &str) -> Result<Self, Invalid> {
         let at_midnight = |date: Date| date.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
@@ -97,7 +97,7 @@ impl FromText for SystemTime {
 
 impl fmt::Display for ApiKeyHash {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(PREFIX)?;
+        formatter.write_str(HASH_PREFIX)?;
         self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
     }
 }

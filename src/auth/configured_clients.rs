@@ -8,8 +8,8 @@ use crate::settings::{FromText, Invalid};
 use crate::tls::ClientCertificate;
 use crate::upstream::Client;
 
-/// A name in a client certificate, which identifies a client. Only certificates issued by `client_ca` are
-/// accepted.
+/// A name in a client certificate, or its fingerprint, which identifies a client. Only certificates issued by
+/// `client_ca` are accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum CertificateName {
     /// The common name of the subject, if it has one.

@@ -21,11 +21,11 @@ use super::jws::{Algorithm, Jws, VERIFICATIONS, Verification};
 use crate::route::{HttpRequest, PathBase};
 use crate::settings::{Checked, Code, Cursor, FromText, Invalid, Setting, expansion, text_of};
 use crate::telemetry::{CallContext, ErrorChain, RequestId, Span};
-use crate::upstream::http::{HttpSettings, HttpUpstream, TokenUrl};
+use crate::upstream::http::{EndpointUrl, HttpSettings, HttpUpstream};
 use crate::upstream::{Deadline, SharedTask, UpstreamCall};
 
 /// Maximum length of a JWKS, in bytes.
-const LIST_LIMIT_BYTES: usize = 256 << 10;
+const JWKS_LIMIT_BYTES: usize = 256 << 10;
 /// Timeout of a refresh.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Age at which a JWKS is refreshed.
@@ -33,7 +33,7 @@ const REFRESHED_AFTER: Duration = Duration::from_secs(300);
 /// Maximum age of a JWKS that is still used while refreshes fail.
 const MAX_STALE_AGE: Duration = Duration::from_secs(24 * 3600);
 /// Minimum time between two attempts to refresh.
-const REFRESH_BACKOFF: Duration = Duration::from_secs(10);
+const REFRESH_COOLDOWN: Duration = Duration::from_secs(10);
 
 /// The source of a JWKS.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,7 +63,7 @@ impl Setting for KeySource {
                 value.reject(Invalid::without_value(format!("`jwks` can't be used: {error}"), help))
             });
         }
-        let Ok(TokenUrl { address, path_and_query }) = TokenUrl::from_text(text) else {
+        let Ok(EndpointUrl { address, path_and_query }) = EndpointUrl::from_text(text) else {
             let help = "write `https://HOST/PATH`, or `file:/path`";
             return value.reject(Invalid::without_value("`jwks` is not a valid URL", help));
         };
@@ -72,7 +72,7 @@ impl Setting for KeySource {
             let invalid = Invalid::without_value(message, "write an `https://` address, or `file:/path`");
             return value.reject(invalid.with_code(Code::CredentialsWithoutTls));
         }
-        let name = "jwks".parse().expect("a word is a name");
+        let name = "jwks".parse().expect("`jwks` is a valid upstream name");
         Ok(Self::Server { server: Box::new(HttpSettings::new(name, address)), path_and_query })
     }
 }
@@ -80,7 +80,7 @@ impl Setting for KeySource {
 /// The active keys of an issuer.
 pub(super) struct KeySet {
     /// Requests the JWKS; `None` if the keys come from a document.
-    server: Option<Box<JwksFetcher>>,
+    fetcher: Option<Box<JwksFetcher>>,
     cached: ArcSwapOption<CachedJwks>,
     /// The last refresh, and when it began.
     refresh: Mutex<Option<(SharedTask<()>, Instant)>>,
@@ -94,7 +94,7 @@ type JwksFetcher = dyn Fn(CallContext) -> BoxFuture<'static, Result<Jwks, String
 pub(super) struct CachedJwks {
     pub(super) keys: Jwks,
     /// The version, which increases when a refresh returns a different JWKS.
-    pub(super) number: u64,
+    pub(super) version: u64,
     received_at: Instant,
 }
 
@@ -102,9 +102,9 @@ impl KeySet {
     pub(super) fn new(source: &KeySource) -> Arc<Self> {
         match source {
             KeySource::Document(keys) => {
-                let cached = CachedJwks { keys: keys.clone(), number: 0, received_at: Instant::now() };
+                let cached = CachedJwks { keys: keys.clone(), version: 0, received_at: Instant::now() };
                 let cached = ArcSwapOption::from_pointee(cached);
-                Arc::new(Self { server: None, cached, refresh: Mutex::default() })
+                Arc::new(Self { fetcher: None, cached, refresh: Mutex::default() })
             }
             KeySource::Server { server, path_and_query } => {
                 let (server, path) = (HttpUpstream::new((**server).clone()), path_and_query.clone());
@@ -114,15 +114,15 @@ impl KeySet {
         }
     }
 
-    fn with_fetcher(server: Box<JwksFetcher>) -> Arc<Self> {
-        Arc::new(Self { server: Some(server), cached: ArcSwapOption::empty(), refresh: Mutex::default() })
+    fn with_fetcher(fetcher: Box<JwksFetcher>) -> Arc<Self> {
+        Arc::new(Self { fetcher: Some(fetcher), cached: ArcSwapOption::empty(), refresh: Mutex::default() })
     }
 
     /// The active JWKS, if there is one. If the JWKS is due for a refresh, the refresh starts in the
     /// background.
     pub(super) fn current(self: &Arc<Self>, request_id: &RequestId) -> Option<Arc<CachedJwks>> {
         let cached = self.cached.load_full()?;
-        if self.server.is_none() {
+        if self.fetcher.is_none() {
             return Some(cached);
         }
         let age = cached.received_at.elapsed();
@@ -147,7 +147,7 @@ impl KeySet {
             return Ok(cached);
         }
         if let Some(in_flight) = self.fetch(request_id) {
-            // The refresh has stored the new JWKS, which is returned below.
+            // If the refresh succeeded, it has stored the new JWKS, which is returned below.
             let _ = in_flight.result().await;
         }
         self.current(request_id).ok_or(AuthError::KeysUnavailable)
@@ -156,15 +156,15 @@ impl KeySet {
     /// Refreshes the JWKS, unless the last attempt was too recent. The refresh continues even if no request
     /// waits for it. Its log lines have the request id of the first request that caused it.
     fn fetch(self: &Arc<Self>, request_id: &RequestId) -> Option<SharedTask<()>> {
-        let server = self.server.as_ref()?;
+        let fetcher = self.fetcher.as_ref()?;
         let mut last = self.refresh.lock();
         match &*last {
             Some((refresh, _)) if refresh.is_running() => return Some(refresh.clone()),
-            Some((_, began)) if began.elapsed() < REFRESH_BACKOFF => return None,
+            Some((_, began)) if began.elapsed() < REFRESH_COOLDOWN => return None,
             Some(_) | None => {}
         }
         let context = CallContext::new(request_id.clone(), Span::default());
-        let (shared, fetching) = (Arc::clone(self), server(context.clone()));
+        let (shared, fetching) = (Arc::clone(self), fetcher(context.clone()));
         let refresh = SharedTask::spawn(async move {
             let timed_out = |_| Err(format!("no response within {REFRESH_TIMEOUT:?}"));
             match timeout(REFRESH_TIMEOUT, fetching).await.unwrap_or_else(timed_out) {
@@ -179,11 +179,11 @@ impl KeySet {
     fn store(&self, keys: Jwks, context: &CallContext) {
         let before = self.cached.load_full();
         let is_same = before.as_ref().is_some_and(|before| before.keys == keys);
-        let number = before.map_or(0, |before| before.number) + u64::from(!is_same);
+        let version = before.map_or(0, |before| before.version) + u64::from(!is_same);
         if !is_same {
             info!(request_id = context.request_id(), ?keys, "JWKS refreshed: the keys have changed");
         }
-        self.cached.store(Some(Arc::new(CachedJwks { keys, number, received_at: Instant::now() })));
+        self.cached.store(Some(Arc::new(CachedJwks { keys, version, received_at: Instant::now() })));
     }
 }
 
@@ -195,7 +195,7 @@ async fn fetch_jwks(
     let mut request = HttpRequest::get(PathBase::Origin, path_and_query);
     request.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
     let deadline = Deadline::after(REFRESH_TIMEOUT);
-    let mut upstream_call = UpstreamCall::new(request.into(), LIST_LIMIT_BYTES, deadline, true);
+    let mut upstream_call = UpstreamCall::new(request.into(), JWKS_LIMIT_BYTES, deadline, true);
     upstream_call.context = context;
     let response = server.send(&upstream_call).await.map_err(|error| ErrorChain(&error).to_string())?;
     if !response.status.is_success() {
@@ -321,11 +321,11 @@ impl Jwk {
         let verified = match &VERIFICATIONS[token.algorithm as usize].1 {
             Verification::Rsa(parameters) => RsaPublicKeyComponents { n: key, e: exponent }.verify(
                 parameters,
-                token.message,
+                token.signing_input,
                 &token.signature,
             ),
             Verification::Curve(_, algorithm) => {
-                UnparsedPublicKey::new(*algorithm, key).verify(token.message, &token.signature)
+                UnparsedPublicKey::new(*algorithm, key).verify(token.signing_input, &token.signature)
             }
         };
         verified.is_ok()
@@ -385,7 +385,7 @@ mod tests {
             assert_eq!(has_key_for_token(&set, "made up").await, Ok(false));
         }
         assert_eq!(fetches.load(Ordering::Relaxed), 1, "it was asked a moment ago");
-        tokio::time::advance(REFRESH_BACKOFF).await;
+        tokio::time::advance(REFRESH_COOLDOWN).await;
         let started = Instant::now();
         assert_eq!((has_key_for_token(&set, "old").await, started.elapsed()), (Ok(true), Duration::ZERO));
         assert_eq!((has_key_for_token(&set, "new").await, fetches.load(Ordering::Relaxed)), (Ok(true), 2));
@@ -397,7 +397,7 @@ mod tests {
         let (set, fetches) = server(vec![None, Some(keys("a"))]);
         assert_eq!(has_key_for_token(&set, "a").await, Err(AuthError::KeysUnavailable));
         assert_eq!(has_key_for_token(&set, "a").await, Err(AuthError::KeysUnavailable));
-        tokio::time::advance(REFRESH_BACKOFF).await;
+        tokio::time::advance(REFRESH_COOLDOWN).await;
         assert_eq!(has_key_for_token(&set, "a").await, Ok(true));
         for _ in 0..100 {
             tokio::time::advance(MAX_STALE_AGE / 101).await;

@@ -1,5 +1,5 @@
-//! Signed tokens (JWS, RFC 7515, section 7.1), and the signature algorithms. `jwks` has the keys that verify
-//! the signatures.
+//! Signed tokens (JWS Compact Serialization, RFC 7515, section 7.1), and the signature algorithms. `jwks` has
+//! the keys that verify the signatures.
 //!
 //! The crate `jsonwebtoken` is not used. It has no provider for `ring`, it ignores `crit`, and it does not
 //! support the name `Ed25519` (RFC 9864). With `arbitrary_precision` of `serde_json` it can't read `exp`.
@@ -86,8 +86,8 @@ pub(super) struct Jws<'a> {
     pub(super) kind: Option<String>,
     pub(super) key_id: Option<String>,
     pub(super) claims: Map<String, Value>,
-    /// The signed bytes: the encoded header and claims.
-    pub(super) message: &'a [u8],
+    /// The JWS Signing Input: the encoded header and claims.
+    pub(super) signing_input: &'a [u8],
     pub(super) signature: Vec<u8>,
 }
 
@@ -103,8 +103,8 @@ impl<'a> Jws<'a> {
     /// `crit`.
     pub(super) fn parse(token: &'a str) -> Result<Self, AuthError> {
         const BROKEN: AuthError = AuthError::Invalid("the token is not a signed JWT");
-        let (message, signature) = token.rsplit_once('.').ok_or(BROKEN)?;
-        let (header, claims) = message.split_once('.').ok_or(BROKEN)?;
+        let (signing_input, signature) = token.rsplit_once('.').ok_or(BROKEN)?;
+        let (header, claims) = signing_input.split_once('.').ok_or(BROKEN)?;
         let object = |part: &str| -> Option<Map<String, Value>> {
             serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).ok()?).ok()
         };
@@ -123,7 +123,7 @@ impl<'a> Jws<'a> {
         };
         let claims = object(claims).ok_or(BROKEN)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| BROKEN)?;
-        Ok(Self { algorithm, kind, key_id, claims, message: message.as_bytes(), signature })
+        Ok(Self { algorithm, kind, key_id, claims, signing_input: signing_input.as_bytes(), signature })
     }
 }
 
@@ -156,7 +156,7 @@ mod tests {
         let jws = Jws::parse(&token).unwrap();
         assert_eq!((jws.algorithm, jws.key_id.as_deref()), (Algorithm::Es256, Some("k")));
         assert_eq!((jws.claims["a"].clone(), jws.signature.as_slice()), (json!(1), &b"signature"[..]));
-        assert!(token.as_bytes().starts_with(jws.message));
+        assert!(token.as_bytes().starts_with(jws.signing_input));
     }
 
     #[test]

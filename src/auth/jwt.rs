@@ -1,5 +1,5 @@
-//! JWT access tokens (RFC 7519, 9068): checks their type, issuer, audience, expiry and scopes. `jws` verifies
-//! the signature.
+//! JWT access tokens (RFC 7519, 9068): checks their type, issuer, audience, expiry and scopes. `jws` parses
+//! them, and `jwks` verifies the signature.
 
 use std::{
     collections::HashMap,
@@ -32,7 +32,7 @@ pub struct JwtSettings {
     #[key(name = "audience", shown = "the value of `resource`", live)]
     pub audiences: OneOrMore<String>,
     /// URL of the signing keys (JWKS): `https://login.example.com/jwks.json`, or `file:/path`.
-    #[key(name = "jwks", example = "jwks: https://login.example.com/jwks.json`, or `file:/path", live)]
+    #[key(name = "jwks", example = "jwks: https://login.example.com/jwks.json", live)]
     pub keys: KeySource,
     /// Accepted signature algorithms.
     #[key(
@@ -111,7 +111,7 @@ impl Issuer {
 
     /// The client of a token that was verified before, if the token has not expired and the JWKS has not
     /// changed.
-    pub(super) fn has_cached(
+    pub(super) fn cached_client(
         &self,
         secret: &str,
         now: SystemTime,
@@ -120,9 +120,9 @@ impl Issuer {
         if self.verified.is_empty() {
             return None;
         }
-        let number = self.keys.current(request_id)?.number;
+        let version = self.keys.current(request_id)?.version;
         let (client, verified_by) = self.verified.get(&sha256(secret.as_bytes()))?;
-        (verified_by == number && client.until.is_some_and(|until| now < until)).then_some(client)
+        (verified_by == version && client.until.is_some_and(|until| now < until)).then_some(client)
     }
 
     /// Verifies a JWT, and identifies its client.
@@ -152,7 +152,7 @@ impl Issuer {
         if !jwks.keys.verify(token) {
             return Err(AuthError::Invalid("the signature of the token is invalid"));
         }
-        self.verified.insert(sha256(secret.as_bytes()), (client.clone(), jwks.number));
+        self.verified.insert(sha256(secret.as_bytes()), (client.clone(), jwks.version));
         Ok(client)
     }
 
@@ -315,7 +315,7 @@ mod tests {
                 kind: kind.map(str::to_owned),
                 key_id: None,
                 claims: claims(json!({ "exp": 1 })),
-                message: b"",
+                signing_input: b"",
                 signature: Vec::new(),
             };
             let now = SystemTime::UNIX_EPOCH + Duration::from_secs(NOW);

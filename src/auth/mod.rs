@@ -5,7 +5,7 @@
 //!   ([`AuthError`]).
 //! - `api_keys`: API keys, stored as hashes. `configured_clients`: clients by their keys, client certificates
 //!   that TLS has verified, and subjects of tokens.
-//! - `jwt`: access tokens; `jws` verifies their signature with the keys in the `jwks` of the issuer.
+//! - `jwt`: access tokens; `jws` parses them, and `jwks` verifies their signature with the issuer's keys.
 //! - [`ResourceServer`]: protected resource metadata (RFC 9728) and `WWW-Authenticate` challenges (RFC 6750).
 //!
 //! Credentials never occur in an error, the log or `Debug`.
@@ -72,7 +72,8 @@ impl ClientSettings {
         if ["api_key_hashes", "certificates", "jwt_subjects"].iter().any(|key| section.entry(key).is_some()) {
             return Ok(());
         }
-        let message = format!("nobody can be {}: it has no credential", section.value.name);
+        let message =
+            format!("no request can be authenticated as {}: it has no credential", section.value.name);
         let help = "write `api_key_hashes: [sha256:…]`, a hash as `glossator key` prints it";
         Err(section.missing(message, help))
     }
@@ -143,7 +144,7 @@ impl Access {
 
     /// Whether these access rules identify clients in the same way as rules created from `settings` and
     /// `tls`.
-    pub fn has(&self, settings: &AccessSettings, tls: Option<&ServerTls>) -> bool {
+    pub fn has_settings(&self, settings: &AccessSettings, tls: Option<&ServerTls>) -> bool {
         let cas = |tls: Option<&ServerTls>| tls.map(|tls| tls.trusted_cas);
         cas(self.tls.as_ref()) == cas(tls) && self.settings == *settings
     }
@@ -175,7 +176,9 @@ impl Access {
         };
         let is_in_range = (1..=SECRET_LIMIT_BYTES).contains(&secret.len());
         if !is_in_range || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(AuthError::Invalid("the key or token is too long, or has invalid characters"));
+            return Err(AuthError::Invalid(
+                "the key or token is empty or too long, or has invalid characters",
+            ));
         }
         let found = self.clients.by_key(secret, now);
         // A JWT has three parts, separated by dots.
@@ -183,7 +186,7 @@ impl Access {
         if found.is_ok() || self.issuers.is_empty() || !looks_like_jwt {
             return found;
         }
-        let cached = |issuer: &Issuer| issuer.has_cached(secret, now, request_id);
+        let cached = |issuer: &Issuer| issuer.cached_client(secret, now, request_id);
         if let Some(found) = self.issuers.iter().find_map(cached) {
             return Ok(found);
         }

@@ -72,7 +72,7 @@ impl ResourceServer {
 impl Setting for ResourceUrl {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let url = Self::from_text(text_of(value)?).or_else(|invalid| value.reject(invalid))?;
-        if url.is_open() {
+        if url.is_cleartext() {
             let message = "`resource` has no TLS: clients send tokens unencrypted";
             value.warn(Code::CredentialsWithoutTls, message.to_owned(), "write an `https://` address");
         }
@@ -112,12 +112,12 @@ impl ResourceUrl {
     }
 
     /// Whether clients reach this server over the network without TLS.
-    pub fn is_open(&self) -> bool {
+    pub fn is_cleartext(&self) -> bool {
         let is_local = self.origin.parse().is_ok_and(|address: Address| address.is_local());
         self.origin.starts_with("http://") && !is_local
     }
 
-    fn metadata(&self) -> String {
+    fn metadata_url(&self) -> String {
         format!("{}{METADATA_PATH}{}", self.origin, self.path)
     }
 }
@@ -152,10 +152,10 @@ impl Access {
         let scopes = match (client, self.resource()) {
             (Some(client), Some(_)) => {
                 let all = known.union(&self.settings.scopes);
-                // Scopes that the configuration grants are left out, because authorization servers do not
+                // Scopes that the configuration grants are omitted, because authorization servers do not
                 // know them.
-                let configured = self.settings.clients.iter().find(|known| *known.client() == *client);
-                let configured = configured.map(|known| known.scopes.clone()).unwrap_or_default();
+                let configured = self.settings.clients.iter().find(|settings| *settings.client() == *client);
+                let configured = configured.map(|settings| settings.scopes.clone()).unwrap_or_default();
                 needed.union(&client.scopes.difference(&configured).intersection(&all))
             }
             (_, _) => needed.clone(),
@@ -171,7 +171,7 @@ impl Access {
         let (code, description) = why.unzip();
         let description = description.map(|description| quoted_string_text(&description));
         let scopes = (!scopes.is_empty()).then(|| scopes.to_string());
-        let metadata = self.resource().map(ResourceUrl::metadata);
+        let metadata = self.resource().map(ResourceUrl::metadata_url);
         let members = [
             ("error", code.map(str::to_owned)),
             ("error_description", description),
@@ -307,8 +307,8 @@ mod tests {
         ] {
             assert!(ResourceUrl::from_text(wrong).is_err(), "{wrong}");
         }
-        assert!(ResourceUrl::from_text("http://tools.test/mcp").unwrap().is_open());
-        assert!(ResourceUrl::from_text("http://localhost.test/mcp").unwrap().is_open());
-        assert!(!ResourceUrl::from_text("http://localhost:8080/mcp").unwrap().is_open());
+        assert!(ResourceUrl::from_text("http://tools.test/mcp").unwrap().is_cleartext());
+        assert!(ResourceUrl::from_text("http://localhost.test/mcp").unwrap().is_cleartext());
+        assert!(!ResourceUrl::from_text("http://localhost:8080/mcp").unwrap().is_cleartext());
     }
 }

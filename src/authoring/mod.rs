@@ -24,7 +24,7 @@ pub(crate) fn joined_words(text: &str, is_part: impl Fn(char) -> bool) -> String
 }
 
 /// Formats a number with its noun: `1 route`, `2 routes`.
-pub(crate) fn count(number: usize, noun: &str) -> String {
+pub(crate) fn pluralize(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }

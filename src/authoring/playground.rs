@@ -1,7 +1,7 @@
 //! Step-by-step translation of a given response, for `explain`, `test` and the playground of the admin UI. It
 //! sends no request, reads no file and resolves no variable.
 //!
-//! An example may omit the arguments of its call; [`example_arguments`] generates the missing ones.
+//! An example may omit the arguments of its call; [`example_arguments`] then generates the required ones.
 
 use http::{HeaderValue, header::CONTENT_TYPE};
 use serde_json::{Map, Value, json};
@@ -31,29 +31,32 @@ pub struct Explanation {
 pub fn explain_translation(
     file: &CompiledRoute,
     arguments: Arguments,
-    answers: &Map<String, Value>,
+    input_responses: &Map<String, Value>,
     response: &UpstreamResponse,
-    stop: Option<&WorkBudget>,
+    budget: Option<&WorkBudget>,
 ) -> Explanation {
     let route = &file.route;
     let mut trace = Trace::on();
     let args = Value::Object(arguments.given);
-    let answers = Value::Object(route.input_requests.complete(answers));
-    let input =
-        CallInput { input_responses: &answers, stop, ..CallInput::new(&route.definition.name, &args) };
+    let input_responses = Value::Object(route.input_requests.complete(input_responses));
+    let input = CallInput {
+        input_responses: &input_responses,
+        stop: budget,
+        ..CallInput::new(&route.definition.name, &args)
+    };
     let Translation { result, rule, notes, sampling: _ } =
         translate(&route.translator, input, response, &mut trace);
     let result = result.with_errors_as(route.error_format);
     let mut steps = trace.into_steps();
     steps.iter_mut().for_each(|step| add_origin(step, &file.rule_origins));
-    // The user pasted the response, so the note that quotes it is shown in place of the note for the log.
+    // The user supplied the response, so the note that quotes it is shown instead of the one without quotes.
     let notes = notes.into_iter().filter_map(|LogNote { plain, quoting, .. }| quoting.or(plain)).collect();
     Explanation { rule: rule.map(|index| index + 1), steps, notes, result: result_json(&result) }
 }
 
 /// Converts a given response to one that the route's upstream could have sent: adds the exit of a program, or
 /// the media type of an MCP server's response if it is missing and the status is a success.
-pub fn as_from_upstream(
+pub fn as_upstream_response(
     route: &Route,
     mut response: UpstreamResponse,
     exit: ProgramExit,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::input_output::{Screen, TextStyle};
 use super::{CommandError, ConfigArgument, Output};
-use crate::authoring::count;
+use crate::authoring::pluralize;
 use crate::config::{Loaded, quoted_list};
 use crate::settings::{Code, Problem, Severity};
 
@@ -20,7 +20,7 @@ pub(super) struct CheckArguments {
     /// Output format
     #[arg(long, value_enum, default_value_t = CheckOutput::Text)]
     output: CheckOutput,
-    /// When to print colours; `auto` is on a terminal, if `NO_COLOR` is not set
+    /// When to print colours; `auto`: on a terminal, unless `NO_COLOR` is set
     #[arg(long, value_enum, default_value_t = ColorChoice::Auto)]
     color: ColorChoice,
     /// Fail on warnings, too
@@ -115,25 +115,26 @@ fn list_without_schema(loaded: &Loaded, screen: &mut Screen) {
     }
 }
 
-/// Formats the last line of the text output: the number of errors and warnings, and, if the configuration is
-/// valid, the number of routes, prompts and upstreams.
+/// Formats the summary line of the text output: the number of errors and warnings, unless there are none,
+/// and, if the configuration is valid, the number of routes, prompts and upstreams.
 fn summary(path: &Path, problems: &[Problem], good: Option<&Loaded>) -> String {
     let of = |severity| problems.iter().filter(|problem| problem.severity == severity).count();
     let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
     let path = path.display();
     let Some(loaded) = good else {
-        let bad = TextStyle::Bad.apply(&count(errors, "error"));
-        return format!("{path}: {bad}, {}", count(warnings, "warning"));
+        let bad = TextStyle::Bad.apply(&pluralize(errors, "error"));
+        return format!("{path}: {bad}, {}", pluralize(warnings, "warning"));
     };
-    let mut parts = vec![count(loaded.routes.len(), "route"), count(loaded.upstreams.len(), "upstream")];
+    let mut parts =
+        vec![pluralize(loaded.routes.len(), "route"), pluralize(loaded.upstreams.len(), "upstream")];
     if !loaded.prompts.is_empty() {
-        parts.insert(1, count(loaded.prompts.len(), "prompt"));
+        parts.insert(1, pluralize(loaded.prompts.len(), "prompt"));
     }
     let last = parts.pop().unwrap_or_default();
     let good = TextStyle::Good.apply("good");
     let warned = match warnings {
         0 => String::new(),
-        _ => format!("; {}, {}", count(errors, "error"), count(warnings, "warning")),
+        _ => format!("; {}, {}", pluralize(errors, "error"), pluralize(warnings, "warning")),
     };
     format!("{path}: {good}, {} and {last}{warned}", parts.join(", "))
 }

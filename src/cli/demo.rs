@@ -103,7 +103,7 @@ const INTRODUCTION: &str = include_str!("demo.txt");
 /// Maximum length of a request body, in bytes.
 const REQUEST_LIMIT_BYTES: usize = 16 * 1024;
 /// Time that the legacy server takes to respond to a request for the radar image.
-const RADAR_TURN: Duration = Duration::from_secs(60);
+const RADAR_DELAY: Duration = Duration::from_secs(60);
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -152,7 +152,7 @@ async fn page(method: &str, path: &str, form: &str) -> (StatusCode, &'static str
         }
         ("GET", path, Some((_, media_type, body))) => {
             if path == "/radar" {
-                tokio::time::sleep(RADAR_TURN).await;
+                tokio::time::sleep(RADAR_DELAY).await;
             }
             let title = if path.starts_with("/report/") { "WEATHER REPORT\n==============\n" } else { "" };
             (StatusCode::OK, media_type, format!("{title}{body}"))

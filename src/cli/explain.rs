@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::input_output::{Screen, TextStyle, read_recording};
 use super::{CommandError, ConfigArgument, Output};
 use crate::authoring::playground::{
-    as_from_upstream, example_arguments, explain_translation, generated_arguments, result_json,
+    as_upstream_response, example_arguments, explain_translation, generated_arguments, result_json,
 };
 use crate::config::{CompiledRoute, Loaded};
 use crate::model::{
@@ -137,7 +137,7 @@ fn recorded(
     }
     let stderr = arguments.stderr.clone().unwrap_or_default().into();
     let exit = ProgramExit { end: arguments.exit.unwrap_or(ProgramEnd::Code(0)), stderr };
-    Ok(as_from_upstream(route, response, exit))
+    Ok(as_upstream_response(route, response, exit))
 }
 
 fn explain_response(
@@ -167,9 +167,10 @@ fn explain_response(
     });
     if let Some(generated) = generated {
         let shown = format!("generated, because `--args` is missing: {generated}");
-        // A pattern, for example, is no source of a value that matches it.
+        // Values are not generated from a `pattern`, for example, so the schema may reject them.
         let invalid = file.route.input.check(generated_arguments(&file.route)).err();
-        let why = invalid.map_or_else(String::new, |why| format!("\nno call can have them: {why}"));
+        let why = invalid
+            .map_or_else(String::new, |why| format!("\na call with these arguments is rejected: {why}"));
         show_step(screen, "arguments", &(shown + &why));
     }
     for step in &explained.steps {

@@ -42,7 +42,7 @@ pub(super) fn health(arguments: &HealthArguments, screen: &mut Screen) -> Result
     };
     let address = local_address(address);
     let status = get_status(address).map_err(|error| {
-        CommandError::runtime(format!("http://{address}/readyz does not respond: {error}"))
+        CommandError::runtime(format!("no valid response from http://{address}/readyz: {error}"))
     })?;
     if status != 200 {
         let message = format!("not ready: http://{address}/readyz responded with {status}");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::input_output::{Screen, read_input};
 use super::{CommandError, Output};
-use crate::authoring::{count, import};
+use crate::authoring::{import, pluralize};
 use crate::config::yaml;
 
 /// Maximum length of an API description, in bytes.
@@ -44,7 +44,10 @@ pub(super) fn openapi(arguments: &OpenapiArguments, screen: &mut Screen) -> Resu
         Output::Json => screen.json(&json!(imported)),
         Output::Text => {
             screen.line(imported.yaml.trim_end());
-            screen.status_line(&format!("{}; the output was checked", count(imported.routes, "route")));
+            screen.status_line(&format!(
+                "{}; the configuration loads without errors",
+                pluralize(imported.routes, "route")
+            ));
             for remark in &imported.remarks {
                 screen.status_line(&format!("  {}: {}", remark.about, remark.text));
             }

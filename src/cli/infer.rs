@@ -9,7 +9,7 @@ use serde_json::json;
 use super::input_output::{Screen, read_recording};
 use super::{CommandError, Output};
 use crate::authoring::infer::{Confidence, Finding, Proposal, RouteNaming, SAMPLE_LIMIT, Sample, propose};
-use crate::authoring::{count, joined_words};
+use crate::authoring::{joined_words, pluralize};
 use crate::config::{self, Sources};
 use crate::model::{
     EntryChoice, HarExchange, NO_ENTRIES, ProgramEnd, ProgramExit, Recording, UpstreamResponse,
@@ -247,10 +247,10 @@ fn naming(
 /// Rejects characters that only a shell interprets, and `--url` together with a command.
 fn check_command(request: &str, has_url: bool) -> Result<(), String> {
     if has_url {
-        return Err("`--url` and the `RUN` of `--request` exclude each other".to_owned());
+        return Err("`--url` cannot be used with `--request 'RUN …'`".to_owned());
     }
     let Some(at) = request.find(['|', '<', '>', '&', ';', '"', '\'', '`']) else { return Ok(()) };
-    Err(format!("`RUN` has no shell: expected words with spaces between, found `{}`", &request[at..=at]))
+    Err(format!("`RUN` has no shell: expected words separated by spaces, found `{}`", &request[at..=at]))
 }
 
 /// Derives the name of the upstream from the name of the tool: `forecast` for `get_forecast`.
@@ -273,11 +273,11 @@ fn name_of(path: &str, files: &[PathBuf]) -> String {
 
 /// Prints a summary of the proposal to standard error, so that standard output can be redirected to a file.
 fn summary(proposal: &Proposal, samples: usize, screen: &mut Screen) {
-    let is_left_out = proposal.findings.iter().any(|finding| finding.part == "samples");
+    let has_omitted = proposal.findings.iter().any(|finding| finding.part == "samples");
     screen.status_line(&format!(
         "from {}, {}which the proposed route parses; check whether it extracts the right values:",
-        count(samples, "sample"),
-        if is_left_out { "most of " } else { "" }
+        pluralize(samples, "sample"),
+        if has_omitted { "most of " } else { "" }
     ));
     for Finding { part, value, confidence, reason } in &proposal.findings {
         screen.status_line(&format!("  {:<7} {part}: {value} ({reason})", confidence.word()));

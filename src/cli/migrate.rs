@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::input_output::{Screen, TextStyle, read_input};
 use super::{CONFIG_STATUS, CommandError, Output};
-use crate::authoring::count;
+use crate::authoring::pluralize;
 use crate::config::{Change, Format, Migrated, Remark, migrate as migrated};
 use crate::settings::Problem;
 
@@ -178,8 +178,10 @@ fn show(files: &[Rewritten], diff: bool, screen: &mut Screen) {
         let changes = files.iter().map(|file| file.after.changes.len()).sum();
         let changed = files.iter().filter(|file| file.after.text != file.before).count();
         screen.line(match changes {
-            0 => format!("nothing to rename in {}", count(files.len(), "file")),
-            _ => format!("{} in {changed} of {}", count(changes, "change"), count(files.len(), "file")),
+            0 => format!("nothing to rename in {}", pluralize(files.len(), "file")),
+            _ => {
+                format!("{} in {changed} of {}", pluralize(changes, "change"), pluralize(files.len(), "file"))
+            }
         });
     }
 }

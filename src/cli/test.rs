@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use super::input_output::{Screen, TextStyle};
 use super::migrate::replace_files;
 use super::{CommandError, ConfigArgument, Output};
-use crate::authoring::count;
 use crate::authoring::playground::{example_arguments, explain_translation};
+use crate::authoring::pluralize;
 use crate::config::{CompiledRoute, Example, Expectation, Position, quoted_list, update_expectation};
 
 #[derive(Debug, Args)]
@@ -89,7 +89,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
             routes.dedup();
             let updates =
                 if arguments.update { format!(", {} updated", updated.len()) } else { String::new() };
-            let routes = count(routes.len(), "route");
+            let routes = pluralize(routes.len(), "route");
             screen.line(format!("{passed} passed, {failed} failed{updates} in {routes}"));
         }
     }

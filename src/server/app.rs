@@ -211,7 +211,7 @@ impl App {
         // rejects is admitted in between.
         let authenticator = &self.filter.authenticator;
         let has_new_access = match (authenticator.access(), &loaded.access) {
-            (Some(now), Some(then)) => !now.has(then, loaded.server.tls.as_ref()),
+            (Some(now), Some(then)) => !now.has_settings(then, loaded.server.tls.as_ref()),
             (now, then) => now.is_some() || then.is_some(),
         };
         if has_new_access {

@@ -81,7 +81,7 @@ async fn the_last_failures_have_rule_and_reason_and_are_found_by_request_id() {
     assert_eq!((one["failures"].as_array().unwrap().len(), &one["failures"][0]["route"]), (1, &json!("b")));
     assert_eq!(get_json(&admin, "/failures?route=a&limit=9").await["failures"].as_array().unwrap().len(), 1);
     let (status, why) = send(&admin, "GET /failures?limit=x", &[HERE]).await;
-    assert!(status == 400 && why.contains("`limit` takes a number, found \\\"x\\\""), "{why}");
+    assert!(status == 400 && why.contains("`limit` takes a whole number from 0, found \\\"x\\\""), "{why}");
     let (status, why) = send(&admin, "GET /failures?rote=a", &[HERE]).await;
     assert!(status == 400 && why.contains("known parameters are `route`"), "{why}");
 }
@@ -231,10 +231,10 @@ async fn a_route_is_taken_to_the_playground_as_it_is_written_without_its_secrets
         of_a["rule"],
         "description: A.\n# What a comment says.\nrequest:\n  path: /a/{city}\n  upstream: old\n  headers: { Authorization: (hidden) }   # kept to itself\nresponse:\n  - when: { status: 404 }\n    error: \"no {{ args.city }}\"\n  - use: plain\n"
     );
-    assert_eq!((&of_a["answered_by"], &of_a["tests"][0]["name"]), (&json!("server"), &json!("1")));
+    assert_eq!((&of_a["upstream_kind"], &of_a["tests"][0]["name"]), (&json!("server"), &json!("1")));
     assert_eq!(of_a["tests"][0]["response"]["headers"], json!([["content-type", "text/plain"]]));
     assert_eq!(of_a["tests"][1]["response"]["body_base64"], "/w==");
-    assert_eq!(get_json(&admin, "/playground/b").await["answered_by"], "program");
+    assert_eq!(get_json(&admin, "/playground/b").await["upstream_kind"], "program");
     // A rule in one line, or with names of another route, is rewritten.
     let of_d = get_json(&admin, "/playground/d").await;
     assert_eq!(

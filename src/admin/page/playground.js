@@ -107,8 +107,8 @@ function outcome(told) {
   structured.textContent = result.structuredContent === undefined ? "" : told.structured_text;
   at("bench-schema").hidden = told.output_schema === null || told.output_schema === undefined;
   if (told.output_schema) at("bench-schema").querySelector("pre").textContent = JSON.stringify(told.output_schema, null, 2);
-  at("bench-of-server").hidden = told.answered_by === "program";
-  at("bench-of-program").hidden = told.answered_by !== "program";
+  at("bench-of-server").hidden = told.upstream_kind === "program";
+  at("bench-of-program").hidden = told.upstream_kind !== "program";
   const by = told.rule === null ? "The default rules match" : `Rule ${told.rule} matches`;
   const warned = problems.length ? `, ${many(problems.length, "warning")}` : "";
   say(`${by}: ${result.isError ? "tool error" : "tool result"}${warned}`, result.isError ? "bad" : "good");
@@ -172,7 +172,7 @@ function place(test) {
 
 async function begin(name) {
   loaded = name;
-  let own = { rule: EMPTY_RULE, tests: [], answered_by: "server" };
+  let own = { rule: EMPTY_RULE, tests: [], upstream_kind: "server" };
   if (name) {
     const { status, body } = await ask(`/playground/${encodeURIComponent(name)}`);
     if (status === 200) own = body;
@@ -180,8 +180,8 @@ async function begin(name) {
   }
   rule.value = own.rule;
   tests = own.tests;
-  at("bench-of-server").hidden = own.answered_by === "program";
-  at("bench-of-program").hidden = own.answered_by !== "program";
+  at("bench-of-server").hidden = own.upstream_kind === "program";
+  at("bench-of-program").hidden = own.upstream_kind !== "program";
   const select = at("bench-test");
   select.disabled = tests.length === 0;
   select.replaceChildren(...(tests.length ? tests.map((test, index) => el("option", { value: index }, test.name)) : [el("option", { value: "" }, "none")]));

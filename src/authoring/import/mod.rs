@@ -168,7 +168,7 @@ fn file(
             is_kept
         });
     }
-    // Two routes may conflict although each is valid alone; the later one is dropped.
+    // Routes that are valid alone may conflict: operations are dropped from the end until the rest loads.
     while !operations.is_empty()
         && let Err(reason) = check_loading(&whole(&operations))
         && let Some(operation) = operations.pop()

@@ -89,9 +89,9 @@ fn converted<'d>(
     operation: &Value,
 ) -> Result<Converter<'d>, String> {
     let (method, path) = about.split_once(' ').unwrap_or_default();
-    let text = |name: &str, most: usize| {
+    let text = |name: &str, max_length: usize| {
         let text = operation[name].as_str().filter(|text| !text.trim().is_empty());
-        text.map(|text| shortened(text, most))
+        text.map(|text| shortened(text, max_length))
     };
     let mut description = text("description", MAX_ROUTE_DESCRIPTION_LENGTH)
         .or_else(|| text("summary", MAX_ROUTE_DESCRIPTION_LENGTH))
@@ -105,7 +105,7 @@ fn converted<'d>(
         "DELETE" => json!({ "destructiveHint": true, "idempotentHint": true }),
         _ => Value::Null,
     };
-    let (output, as_json) = success(document, operation);
+    let (output, needs_accept) = success(document, operation);
     let route = json!({
         "title": text("summary", MAX_TITLE_LENGTH).filter(|title| *title != description),
         "description": description,
@@ -117,7 +117,7 @@ fn converted<'d>(
     let mut converter = Converter { document, route, omissions: Vec::new() };
     converter.request(item, operation)?;
     let route = &mut converter.route;
-    if as_json {
+    if needs_accept {
         route["request"]["headers"]["Accept"] = "application/json".into();
     }
     let request = without_empty(route["request"].take());
@@ -142,10 +142,11 @@ fn success(document: &OpenApiDocument, operation: &Value) -> (Option<Value>, boo
     let (Some((_, response)), None) = (successes.next(), successes.next()) else { return (None, false) };
     let Ok(response) = document.resolved(response) else { return (None, false) };
     let contents = || members(&response["content"]);
-    let Some((_, described)) = contents().find(|(name, _)| is_json(essence(name))) else {
+    let Some((_, media_type_object)) = contents().find(|(name, _)| is_json(essence(name))) else {
         return (None, false);
     };
-    let copied = described.get("schema").and_then(|written| schema(document, written, SchemaUse::Output));
+    let copied =
+        media_type_object.get("schema").and_then(|written| schema(document, written, SchemaUse::Output));
     // A schema without `type` provides no information.
     let output = copied.filter(|schema| schema.get("type").is_some());
     (output, contents().any(|(name, _)| !is_json(essence(name))))
@@ -180,7 +181,7 @@ struct Converter<'d> {
 
 /// Headers that OpenAPI parameters cannot set (OpenAPI 3.1, section 4.8.12.2), or that belong to the
 /// connection.
-const NO_PARAMETERS: &str =
+const IGNORED_HEADERS: &str =
     "accept authorization connection content-length content-type host te transfer-encoding upgrade";
 
 /// Template filters that join the items of a list parameter with commas.
@@ -213,7 +214,7 @@ impl Converter<'_> {
     /// Omits an optional part of the request; returns an error message if the part is required.
     fn omit(&mut self, is_needed: bool, part: &str, reason: &str) -> Result<(), String> {
         if is_needed {
-            return Err(format!("it needs {part}, and {reason}"));
+            return Err(format!("{part} is required, and {reason}"));
         }
         self.omissions.push(format!("without {part}: {reason}"));
         Ok(())
@@ -223,13 +224,12 @@ impl Converter<'_> {
         let is_needed = place == "path" || parameter["required"] == true;
         let lower_name = name.to_ascii_lowercase();
         let copied = match (place, parameter["style"].as_str(), parameter.get("schema")) {
-            (_, _, None) => Err("it has its own media type"),
-            ("header", ..) if NO_PARAMETERS.split(' ').any(|header| header == lower_name) => return Ok(()),
+            (_, _, None) => Err("it has no `schema`"),
+            ("header", ..) if IGNORED_HEADERS.split(' ').any(|header| header == lower_name) => return Ok(()),
             ("path", None | Some("simple"), Some(written))
             | ("query", None | Some("form"), Some(written))
-            | ("header", _, Some(written)) => {
-                schema(self.document, written, SchemaUse::Input).ok_or("its schema has a broken `$ref`")
-            }
+            | ("header", _, Some(written)) => schema(self.document, written, SchemaUse::Input)
+                .ok_or("its schema is too large or has a dangling `$ref`"),
             ("cookie", ..) => Err("it is a cookie"),
             _ => Err("its style is not supported by templates"),
         };
@@ -277,14 +277,14 @@ impl Converter<'_> {
         let is_needed = body["required"] == true;
         let find = |fits: fn(&str) -> bool| content.iter().find(|(name, _)| fits(essence(name)));
         let chosen = find(is_json).or_else(|| find(is_form)).or_else(|| find(|name| name == "text/plain"));
-        let Some((media_type, described)) = chosen else {
+        let Some((media_type, media_type_object)) = chosen else {
             let kinds = quoted_list(content.iter().map(|(name, _)| essence(name)));
-            let reason = format!("that is {kinds}; only JSON, forms and text are supported");
+            let reason = format!("it is {kinds}; only JSON, forms and text are supported");
             return self.omit(is_needed, "a body", &reason);
         };
         let media_type = essence(media_type);
-        let copied = schema(self.document, &described["schema"], SchemaUse::Input)
-            .ok_or("the schema of its body has a broken `$ref`")?;
+        let copied = schema(self.document, &media_type_object["schema"], SchemaUse::Input)
+            .ok_or("the schema of its body is too large or has a dangling `$ref`")?;
         if is_json(media_type) && !matches!(media_type, "application/json" | "*/*") {
             self.route["request"]["headers"]["Content-Type"] = media_type.into();
         }

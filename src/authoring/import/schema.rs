@@ -20,8 +20,8 @@ const MAX_DESCRIPTION_LENGTH: usize = 400;
 pub(super) enum SchemaUse {
     /// Schema of an argument: all keywords are kept, because they help a model.
     Input,
-    /// Schema of a result: only its structure is kept, because it is enforced and documents are often wrong
-    /// about the rest.
+    /// Schema of a result: constraints of values are dropped, except `enum` and `const`, because it is
+    /// enforced and documents are often wrong about them.
     Output,
 }
 
@@ -54,19 +54,19 @@ impl<'d> SchemaConverter<'d> {
     /// Converts a schema that may be a part of `allOf`: other parts may define the members that it requires.
     fn part(&mut self, written: &'d Value, depth: usize) -> Option<Value> {
         self.remaining = self.remaining.checked_sub(1)?;
-        let Some(reference) = reference_of(written) else { return self.plain(written, depth) };
+        let Some(reference) = reference_of(written) else { return self.without_reference(written, depth) };
         // A reference that is already being followed forms a cycle, which is broken by allowing any value.
         if self.open_references.contains(&reference) {
             return Some(json!({}));
         }
         let target = self.document.resolved(written).ok()?;
         self.open_references.push(reference);
-        let copied = self.plain(target, depth);
+        let copied = self.without_reference(target, depth);
         self.open_references.pop();
         copied
     }
 
-    fn plain(&mut self, written: &'d Value, depth: usize) -> Option<Value> {
+    fn without_reference(&mut self, written: &'d Value, depth: usize) -> Option<Value> {
         let Some(depth) = depth.checked_sub(1).filter(|_| written.is_object()) else {
             return Some(json!({}));
         };
@@ -197,13 +197,13 @@ pub(super) fn description(written: &Value) -> Option<Value> {
     (!text.is_empty()).then(|| text.into())
 }
 
-/// Joins a text to one line, and truncates it to `most` characters at a word.
-pub(super) fn shortened(text: &str, most: usize) -> String {
+/// Joins a text to one line. If it is longer than `max_length` characters, cuts it at a word and adds ` …`.
+pub(super) fn shortened(text: &str, max_length: usize) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if text.chars().count() <= most {
+    if text.chars().count() <= max_length {
         return text;
     }
-    let begins: String = text.chars().take(most).collect();
+    let begins: String = text.chars().take(max_length).collect();
     let end = begins.rfind(' ').unwrap_or(begins.len());
     format!("{} …", &begins[..end])
 }

@@ -1,6 +1,6 @@
 //! Candidate extractors for samples, from the strictest format to the most permissive. Each function examines
-//! the texts of all successes and proposes extractors with their options. This file handles JSON, `markup`
-//! HTML and XML, `tables` values in columns, and `lines` all other texts.
+//! the texts of all successes and proposes extractors with their options. This file handles JSON,
+//! `html_and_xml` HTML and XML, `tables` values in columns, and `lines` all other texts.
 
 use serde_json::{Map, Value, json};
 
@@ -80,7 +80,7 @@ pub(super) fn all(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
         if found.is_empty() {
             found.extend(line_candidates(&texts, &media_type));
         } else {
-            found.extend(shown_line_candidates(classified, &texts).unwrap_or_default());
+            found.extend(html_text_candidates(classified, &texts).unwrap_or_default());
         }
     }
     let (name, reason) = match classified.texts.is_none() && !classified.successes.is_empty() {
@@ -115,13 +115,13 @@ fn line_candidates(all: &[&str], media_type: &str) -> Vec<Candidate> {
     found
 }
 
-/// Removes the texts of tables without rows, which end where another text continues.
+/// Removes the texts of tables without rows: another text begins with the same lines and has more of them.
 pub(super) fn without_empty_tables<'t>(texts: &[&'t str]) -> Vec<&'t str> {
     /// Maximum number of lines of a title and a header together.
     const MAX_LINES: usize = 3;
     let words = |line: &'t str| line.split_whitespace().collect::<Vec<_>>();
     let first_lines: Vec<Vec<_>> =
-        texts.iter().map(|text| full_lines(text).take(MAX_LINES + 1).map(words).collect()).collect();
+        texts.iter().map(|text| non_blank_lines(text).take(MAX_LINES + 1).map(words).collect()).collect();
     let is_empty = |lines: &Vec<_>| {
         first_lines.iter().any(|other| other.len() > lines.len() && other.starts_with(lines))
     };
@@ -130,29 +130,29 @@ pub(super) fn without_empty_tables<'t>(texts: &[&'t str]) -> Vec<&'t str> {
 
 /// Proposes extractors for HTML pages that have no table: their data is the text of a single `<pre>`, or
 /// pairs separated by `<br>`.
-fn shown_line_candidates(classified: &ClassifiedSamples<'_>, sources: &[&str]) -> Option<Vec<Candidate>> {
-    let has_listing = |source: &&str| {
+fn html_text_candidates(classified: &ClassifiedSamples<'_>, sources: &[&str]) -> Option<Vec<Candidate>> {
+    let uses_pre = |source: &&str| {
         let source = source.to_ascii_lowercase();
         let is_data = source.contains("<html") && !source.contains("<table");
         let listings = source.matches("<pre").count();
         (is_data && (listings == 1 || listings == 0 && source.contains("<br"))).then_some(listings == 1)
     };
-    let is_pre = sources.first().and_then(has_listing)?;
+    let is_pre = sources.first().and_then(uses_pre)?;
     let shown = Candidate::likely("html", json!({ "text": is_pre.then_some("pre") }), "");
     let values = extracted_values(&shown, classified).ok()?;
     let texts = values.iter().map(Value::as_str).collect::<Option<Vec<_>>>()?;
-    let beside = |candidate: Candidate| {
+    let with_source = |candidate: Candidate| {
         let place = if is_pre { "`<pre>`" } else { "text" };
         let reason = format!("in the {place} of the page, {}", candidate.reason);
         Candidate { source: Some(shown.extract()), reason, ..candidate }
     };
-    let found = lines::folder(&texts).into_iter().chain(line_candidates(&texts, ""));
-    let found = found.filter(|candidate| is_pre || candidate.name == "pairs").map(beside).collect();
-    sources.iter().all(|source| has_listing(source) == Some(is_pre)).then_some(found)
+    let found = lines::directory_listing(&texts).into_iter().chain(line_candidates(&texts, ""));
+    let found = found.filter(|candidate| is_pre || candidate.name == "pairs").map(with_source).collect();
+    sources.iter().all(|source| uses_pre(source) == Some(is_pre)).then_some(found)
 }
 
 /// Iterates over the lines that are not blank.
-pub(super) fn full_lines(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn non_blank_lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(str::trim_end).filter(|line| !line.trim().is_empty())
 }
 
@@ -167,8 +167,8 @@ fn documents(classified: &ClassifiedSamples<'_>, texts: &[&str], media_type: &st
         }
     }
     let is_line = |line: &str| line.starts_with(['{', '[']) && serde_json::from_str::<Value>(line).is_ok();
-    if texts.iter().all(|text| full_lines(text).all(is_line))
-        && texts.iter().any(|text| full_lines(text).count() > 1)
+    if texts.iter().all(|text| non_blank_lines(text).all(is_line))
+        && texts.iter().any(|text| non_blank_lines(text).count() > 1)
     {
         let options =
             json!({ "allow_empty": texts.iter().any(|text| text.trim().is_empty()).then_some(true) });

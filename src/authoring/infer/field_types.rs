@@ -111,10 +111,10 @@ fn number(name: &str, texts: &[&str]) -> Option<Guess> {
     if count == 0 || !texts.iter().all(|text| is_number(text)) {
         return None;
     }
-    // A count, or a number of seconds since 1970, consists of digits only.
-    let count_of = |text: &&str| text.parse().ok().filter(|_| !text.starts_with('+'));
-    let counted: Option<Vec<u64>> = texts.iter().map(count_of).collect();
-    if let Some(time) = counted.and_then(|numbers| unix(name, &numbers)) {
+    // A Unix timestamp consists of digits only.
+    let digits = |text: &&str| text.parse().ok().filter(|_| !text.starts_with('+'));
+    let timestamps: Option<Vec<u64>> = texts.iter().map(digits).collect();
+    if let Some(time) = timestamps.and_then(|numbers| unix(name, &numbers)) {
         return Some(time);
     }
     // After only one or two whole numbers, the next value may have a fraction.
@@ -180,20 +180,20 @@ fn parts(text: &str) -> Option<(&str, &str, &str)> {
 /// numbers.
 fn marked_number(texts: &[&str]) -> Option<Guess> {
     let split: Vec<_> = texts.iter().map(|text| parts(text)).collect::<Option<_>>()?;
-    let &(before, _, behind) = split.first()?;
-    let same = split.iter().all(|part| part.0 == before && part.2 == behind);
-    let before_is_known = before.is_empty() || PREFIXES.contains(&before);
-    let behind_is_known = behind.is_empty() || UNITS.contains(&behind);
-    let may_be_unit = behind.chars().count() <= MAX_SUFFIX
+    let &(prefix, _, suffix) = split.first()?;
+    let same = split.iter().all(|part| part.0 == prefix && part.2 == suffix);
+    let prefix_is_known = prefix.is_empty() || PREFIXES.contains(&prefix);
+    let suffix_is_known = suffix.is_empty() || UNITS.contains(&suffix);
+    let may_be_unit = suffix.chars().count() <= MAX_SUFFIX
         && split.len() >= 2
-        && !behind.contains(|c: char| c.is_whitespace() || c.is_ascii_digit() || ".,:;-_".contains(c))
-        && behind.contains(char::is_alphabetic);
-    if !same || !before_is_known || !(behind_is_known || may_be_unit) {
+        && !suffix.contains(|c: char| c.is_whitespace() || c.is_ascii_digit() || ".,:;-_".contains(c))
+        && suffix.contains(char::is_alphabetic);
+    if !same || !prefix_is_known || !(suffix_is_known || may_be_unit) {
         return None;
     }
     let numbers: Vec<&str> = split.iter().map(|part| part.1).collect();
     let ((decimal, thousands), plain, is_certain) = number_format(&numbers)?;
-    let unit = format!("{before} {behind}");
+    let unit = format!("{prefix} {suffix}");
     let unit = unit.trim();
     match (decimal, thousands) {
         (".", "") if unit.is_empty() => return None,
@@ -207,8 +207,8 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
     // The extracted number does not show its unit, so the description does.
     let description = format!("In {}.", if unit == "%" { "percent" } else { unit });
     let options = [
-        ("prefix", before),
-        ("suffix", behind),
+        ("prefix", prefix),
+        ("suffix", suffix),
         ("decimal_separator", if decimal == "." { "" } else { decimal }),
         ("thousands_separator", thousands),
         ("description", if unit.is_empty() { "" } else { &description }),
@@ -225,7 +225,7 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
         guess.reason += &format!("; `{thousands}` separates thousands, or else a fraction");
     }
     let most = match (is_certain, numbers.len()) {
-        (true, _) if behind_is_known => Confidence::Sure,
+        (true, _) if suffix_is_known => Confidence::Sure,
         (true, _) | (false, 3..) => Confidence::Likely,
         (false, _) => Confidence::Guess,
     };
@@ -264,7 +264,7 @@ fn number_format(numbers: &[&str]) -> Option<(NumberFormat, Vec<String>, bool)> 
 }
 
 /// Formats of timestamps with a UTC offset, or with a word for UTC. Each is paired with its time zone, which
-/// is empty if the text has an offset. The standard format is empty.
+/// is empty if the text has an offset. The empty format is the standard one: ISO 8601, RFC 2822, HTTP dates.
 const ZONED_FORMATS: [(&str, &str); 10] = [
     ("", ""),
     ("%d/%b/%Y:%H:%M:%S %z", ""),
@@ -332,7 +332,7 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
     let fits = |format: &&str| parses_all(FieldKind::Date(form(format, "")), texts);
     match *DATE_FORMATS.into_iter().filter(fits).collect::<Vec<_>>() {
         [] => None,
-        [format] => guess("date", &[("format", format)], "days"),
+        [format] => guess("date", &[("format", format)], "dates"),
         // Day and month are ambiguous, and a wrong choice would not be noticed.
         [one, other, ..] => {
             let reason =
@@ -381,8 +381,8 @@ fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
     // `5 m` is more likely a length in metres.
     let may_be_length = texts.iter().all(|text| unit(text) == "m");
     let certain = texts.iter().any(has_days) || (texts.iter().all(has_letters) && !may_be_length);
-    let says_more = |text: &&str| text.contains(':') || has_letters(text);
-    let likely = named && texts.iter().all(says_more);
+    let is_not_bare_number = |text: &&str| text.contains(':') || has_letters(text);
+    let likely = named && texts.iter().all(is_not_bare_number);
     if !certain && !likely {
         return None;
     }

@@ -25,15 +25,15 @@ const MAX_COLUMNS: usize = 100;
 
 /// Whether a text is an HTML document.
 pub(super) fn is_html(text: &str, media_type: &str) -> bool {
-    let start: String = without_mark(text).chars().take(200).collect();
+    let start: String = without_bom(text).chars().take(200).collect();
     let start = start.to_ascii_lowercase();
     start.starts_with("<!doctype html")
         || start.contains("<html")
         || (media_type == "text/html" && start.starts_with('<'))
 }
 
-/// Removes a byte order mark and white space at the start.
-fn without_mark(text: &str) -> &str {
+/// Removes a byte order mark (BOM) and white space at the start.
+fn without_bom(text: &str) -> &str {
     text.trim_start_matches('\u{feff}').trim_start()
 }
 
@@ -46,8 +46,8 @@ pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Ca
         let is_one = pages.iter().all(|tables| tables.len() == 1);
         let more = match (is_one, selector) {
             (true, _) => String::new(),
-            (false, "table") => "; of several, the first `table` is used: `table:nth-of-type(2)` may be \
-                                 another one"
+            (false, "table") => "; of several, the first `table` is used; `table:nth-of-type(2)` may \
+                                 select another one"
                 .to_owned(),
             (false, _) => format!("; of several, the first `{selector}` is used"),
         };
@@ -145,7 +145,7 @@ fn is_layout(table: &str) -> bool {
 }
 
 /// Names for the columns of tables that have no headings and whose first row is data. Without `columns`, the
-/// extractor `table` would use the first row as headings.
+/// extractor `html` would use the first row as headings.
 fn column_names(classified: &ClassifiedSamples<'_>, table: &Value, tables: &[&str]) -> Option<Vec<String>> {
     let name = |number| format!("column{number}");
     let names = |count| (1..=count).map(name).collect::<Vec<_>>();
@@ -220,7 +220,7 @@ pub(super) fn xml(texts: &[&str]) -> Candidate {
 fn repeated_elements(texts: &[&str]) -> Vec<String> {
     /// Maximum number of names; a longer list would not help.
     const MAX_NAMES: usize = 20;
-    let documents = texts.iter().map(|text| roxmltree::Document::parse(without_mark(text)));
+    let documents = texts.iter().map(|text| roxmltree::Document::parse(without_bom(text)));
     let Ok(documents) = documents.collect::<Result<Vec<_>, _>>() else { return Vec::new() };
     let nodes = documents.iter().flat_map(roxmltree::Document::descendants);
     let mut repeated = BTreeSet::new();
@@ -242,7 +242,7 @@ pub(super) fn first_in_body(text: &str) -> Option<String> {
     if !(text.contains("Envelope") && text.contains("Body")) {
         return None;
     }
-    let document = roxmltree::Document::parse(without_mark(text)).ok()?;
+    let document = roxmltree::Document::parse(without_bom(text)).ok()?;
     let root = Some(document.root_element()).filter(|root| root.tag_name().name() == "Envelope")?;
     let body = root.children().find(|node| node.tag_name().name() == "Body")?;
     let inner = body.children().find(roxmltree::Node::is_element)?;

@@ -6,10 +6,10 @@ use std::{collections::HashSet, sync::LazyLock};
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use super::candidates::{Candidate, full_lines};
+use super::candidates::{Candidate, non_blank_lines};
 use super::field_types::date_or_time;
 use super::fields::slug;
-use crate::authoring::{count, without_empty};
+use crate::authoring::{pluralize, without_empty};
 use crate::settings::fixed_regex;
 use crate::translate::extract::has_frame;
 
@@ -19,7 +19,7 @@ static FORM_LINE: LazyLock<Regex> =
 /// Proposes the extractor for the Prometheus text format.
 pub(super) fn metrics(texts: &[&str]) -> Option<Candidate> {
     let has_metadata =
-        |text: &&str| full_lines(text).any(|line| line.starts_with("# TYPE ") || line.contains('{'));
+        |text: &&str| non_blank_lines(text).any(|line| line.starts_with("# TYPE ") || line.contains('{'));
     texts.iter().all(has_metadata).then(|| {
         Candidate::strict("metrics", Value::Null, "every line is a sample of a metric, or describes one")
     })
@@ -40,13 +40,13 @@ pub(super) fn logfmt(texts: &[&str]) -> Option<Candidate> {
     const PAIR: &str = r#"[\w.-]+=("(\\.|[^"\\])*"|\S*)"#;
     static LINE: LazyLock<Regex> = LazyLock::new(|| fixed_regex(&format!(r"^\s*{PAIR}(\s+{PAIR})+$")));
     let has_format = |text: &&str| {
-        let mut lines = full_lines(text).peekable();
+        let mut lines = non_blank_lines(text).peekable();
         lines.peek().is_some() && lines.all(|line| LINE.is_match(line))
     };
     if !texts.iter().all(has_format) {
         return None;
     }
-    let has_lines = texts.iter().any(|text| full_lines(text).count() > 1);
+    let has_lines = texts.iter().any(|text| non_blank_lines(text).count() > 1);
     let options = json!({
         "pattern": r#"(?<key>[\w.-]+)=(?<value>"(?:\\.|[^"\\])*"|\S*)"#,
         "unquote": true,
@@ -73,15 +73,15 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
     // Shell assignments with comments after the values, as Netdata prints them.
     static ASSIGNMENT: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(r#"^(#.*|[\w.-]+="[^"]*"\s*(?<comment>#.*)?)$"#));
-    let lines = || texts.iter().flat_map(|text| full_lines(text)).map(|line| ASSIGNMENT.captures(line));
+    let lines = || texts.iter().flat_map(|text| non_blank_lines(text)).map(|line| ASSIGNMENT.captures(line));
     if lines().all(|line| line.is_some()) && lines().flatten().any(|line| line.name("comment").is_some()) {
         let options = json!({ "pattern": r#"^(?<key>[\w.-]+)="(?<value>[^"]*)""# });
-        let reason = "every line is `key=\"value\"`, some with a comment behind it";
+        let reason = "every line is `key=\"value\"`, some with a comment after it";
         return vec![Candidate { reads_all: true, ..Candidate::likely("pairs", options, reason) }];
     }
     let mut found = Vec::new();
     let any = |test: &dyn Fn(&str) -> bool| texts.iter().any(|text| test(text));
-    let has_sections = any(&|text| full_lines(text).any(is_section));
+    let has_sections = any(&|text| non_blank_lines(text).any(is_section));
     for separator in [":", "=", "\t", " => ", " -> ", " - ", "|", ";"] {
         // In a table drawn with characters, `|` is a border.
         if separator == "|" && any(&has_frame) {
@@ -90,7 +90,7 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
         let is_settings = has_sections || separator == "=";
         // `#` and `;` begin a comment in INI files and in `KEY=value` files.
         let mut comments = if is_settings { vec!["#", ";"] } else { Vec::new() };
-        comments.retain(|mark| any(&|text| full_lines(text).any(|line| is_comment(line, &[mark]))));
+        comments.retain(|mark| any(&|text| non_blank_lines(text).any(|line| is_comment(line, &[mark]))));
         let has_quotes = is_settings && any(&|text| has_quotes(text, separator));
         let options = without_empty(json!({
             "separator": Some(separator).filter(|separator| *separator != ":"),
@@ -106,7 +106,7 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
         let in_sections = if has_sections { ", in sections" } else { "" };
         let each = has_records.then_some("block");
         // Variants of the format: whether a variant applies, its additional options, and the evidence.
-        let forms = [
+        let variants = [
             (
                 has_records || has_continuations,
                 json!({ "each": each, "indented": has_continuations.then_some("words") }),
@@ -120,7 +120,7 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
             (true, json!({ "sections": has_sections.then_some(true) }), in_sections.to_owned()),
         ];
         let shown = if separator == "\t" { "a tab".to_owned() } else { format!("`{separator}`") };
-        for (_, more, what) in forms.into_iter().filter(|(fits, ..)| *fits) {
+        for (_, more, what) in variants.into_iter().filter(|(fits, ..)| *fits) {
             let shares = texts.iter().map(|text| share_of_pairs(text, separator, &comments, &more));
             let share = shares.fold(1.0, f64::min);
             if share < 0.5 {
@@ -219,7 +219,7 @@ fn is_comment(line: &str, marks: &[&str]) -> bool {
 
 /// Whether any value in the text is in double quotes.
 fn has_quotes(text: &str, separator: &str) -> bool {
-    full_lines(text).filter_map(|line| line.split_once(separator)).any(|(_, value)| {
+    non_blank_lines(text).filter_map(|line| line.split_once(separator)).any(|(_, value)| {
         let value = value.trim();
         value.len() > 1 && value.starts_with('"') && value.ends_with('"')
     })
@@ -238,7 +238,7 @@ fn has_records(text: &str, separator: &str) -> bool {
 /// Whether indented lines without a separator follow lines of key and value.
 fn has_continuations(text: &str, separator: &str) -> bool {
     let is_indented = |line: &str| line.starts_with([' ', '\t']);
-    let lines: Vec<&str> = full_lines(text).collect();
+    let lines: Vec<&str> = non_blank_lines(text).collect();
     let mut pairs = lines.windows(2).filter(|two| !is_indented(two[0]) && is_indented(two[1]));
     pairs.any(|two| key(two[0], separator).is_some() && !two[1].contains(separator))
 }
@@ -248,7 +248,7 @@ static CLOCK: LazyLock<Regex> = LazyLock::new(|| fixed_regex("[0-9]{2}:[0-9]{2}"
 
 /// Whether a line with a key but no value has indented lines below it.
 fn has_nesting(text: &str, separator: &str) -> bool {
-    let lines: Vec<&str> = full_lines(text).collect();
+    let lines: Vec<&str> = non_blank_lines(text).collect();
     lines.windows(2).any(|two| {
         let indent = |line: &str| line.len() - line.trim_start().len();
         indent(two[1]) > indent(two[0])
@@ -258,14 +258,14 @@ fn has_nesting(text: &str, separator: &str) -> bool {
 }
 
 /// Words that cannot name a value.
-const MINOR_WORDS: [&str; 16] =
+const STOP_WORDS: [&str; 16] =
     ["is", "are", "was", "were", "with", "and", "of", "at", "in", "on", "to", "the", "for", "by", "a", "="];
 /// Characters around a number, as in `50%`, `[10` or `5,`.
 const MARKS: [char; 14] = ['%', '[', ']', '(', ')', ',', ';', ':', '"', '\'', '°', '$', '€', '!'];
 
 /// Whether a word can be the label of the value next to it.
 fn may_be_label(word: &str) -> bool {
-    word.contains(char::is_alphanumeric) && !MINOR_WORDS.contains(&word.to_lowercase().as_str())
+    word.contains(char::is_alphanumeric) && !STOP_WORDS.contains(&word.to_lowercase().as_str())
 }
 
 /// Whether a name is valid for a capture group: ASCII letters, digits and `_`, beginning with a letter.
@@ -309,7 +309,7 @@ pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
     let samples: Vec<SplitLines<'_>> = texts
         .iter()
         .map(|text| {
-            full_lines(text).take(MAX_LINES + 1).map(|line| line.split_whitespace().collect()).collect()
+            non_blank_lines(text).take(MAX_LINES + 1).map(|line| line.split_whitespace().collect()).collect()
         })
         .collect();
     let first = samples.first()?;
@@ -410,11 +410,11 @@ fn has_digit(word: &str) -> bool {
 
 /// Directory listing of a web server (autoindex of nginx): lines with a name, a time and a size, below a link
 /// to the parent directory.
-pub(super) fn folder(texts: &[&str]) -> Option<Candidate> {
+pub(super) fn directory_listing(texts: &[&str]) -> Option<Candidate> {
     const ROW: &str = r"^(?<name>\S.*?) +(?<modified>[\w-]{10,11} \d\d:\d\d) +(?<size>\S+)$";
     static PATTERN: LazyLock<Regex> = LazyLock::new(|| fixed_regex(ROW));
     let is_listing = |text: &&str| {
-        let mut rows = full_lines(text).filter(|line| *line != "../").peekable();
+        let mut rows = non_blank_lines(text).filter(|line| *line != "../").peekable();
         rows.peek().is_some() && rows.all(|row| PATTERN.is_match(row))
     };
     let options = json!({ "pattern": ROW, "each": "line" });
@@ -428,20 +428,21 @@ const MAX_LINE_WORDS: usize = 20;
 
 /// Proposes a pattern for lines with the same number of words and some constant words.
 pub(super) fn repeated_lines(texts: &[&str]) -> Option<Candidate> {
-    let all_lines = texts.iter().flat_map(|text| full_lines(text)).take(10_000);
-    let lines: Vec<SplitLines<'_>> = all_lines.map(|line| vec![line.split_whitespace().collect()]).collect();
-    let first = &lines.first()?[0];
+    let all_lines = texts.iter().flat_map(|text| non_blank_lines(text)).take(10_000);
+    let samples: Vec<SplitLines<'_>> =
+        all_lines.map(|line| vec![line.split_whitespace().collect()]).collect();
+    let first = &samples.first()?[0];
     let width = first.len();
-    if width > MAX_LINE_WORDS || lines.iter().any(|line| line[0].len() != width) {
+    if width > MAX_LINE_WORDS || samples.iter().any(|sample| sample[0].len() != width) {
         return None;
     }
-    let is_single = texts.iter().all(|text| full_lines(text).count() == 1);
+    let is_single = texts.iter().all(|text| non_blank_lines(text).count() == 1);
     let times: Vec<&str> = texts.iter().map(|text| text.trim()).collect();
     if is_single && date_or_time(&times).is_some() {
         let options = json!({ "pattern": r"^\s*(?<time>.*\S)" });
         return Some(Candidate::likely("regex", options, "every sample is a date or a timestamp"));
     }
-    let aligned = AlignedSamples { samples: &lines };
+    let aligned = AlignedSamples { samples: &samples };
     // A value is named by the word before it, else by the word after it, else by an earlier word.
     let names_a_value = |index: &usize| aligned.is_constant(0, *index) && may_be_label(first[*index]);
     let label = |index: usize| {
@@ -460,12 +461,12 @@ pub(super) fn repeated_lines(texts: &[&str]) -> Option<Candidate> {
             None => format!("value{}", index + 1),
         })
     })?;
-    if values == 0 || is_single && lines.len() == 1 && !first.iter().any(|word| has_digit(word)) {
+    if values == 0 || is_single && samples.len() == 1 && !first.iter().any(|word| has_digit(word)) {
         return None;
     }
     let reason = match is_single {
-        true => format!("every sample is one line of {}", count(width, "word")),
-        false => format!("all {} lines have {width} words", lines.len()),
+        true => format!("every sample is one line of {}", pluralize(width, "word")),
+        false => format!("all {} lines have {width} words", samples.len()),
     };
     let options = json!({ "pattern": pattern, "each": (!is_single).then_some("line") });
     Some(Candidate { is_weak: true, ..Candidate::likely("regex", options, reason) })

@@ -102,10 +102,8 @@ pub struct Finding {
     /// Value of the part.
     pub value: String,
     /// Confidence.
-    #[serde(rename = "sure")]
     pub confidence: Confidence,
     /// Evidence.
-    #[serde(rename = "why")]
     pub reason: String,
 }
 
@@ -133,7 +131,7 @@ impl Finding {
 /// Proposes a route for the responses of one endpoint. The proposed file loads for any samples.
 pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
     let classified = samples::classify(&samples[..samples.len().min(SAMPLE_LIMIT)]);
-    let (classified, candidates) = separate_odd_ones(classified);
+    let (classified, candidates) = separate_outliers(classified);
     let errors = samples::error_rules(&classified);
     // Proposals are tried from the most specific to the simplest: with types before without, and the best
     // extractor before the second, down to the whole text.
@@ -155,15 +153,15 @@ pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
 /// Returns the candidates, best first, and the samples that they parse: all, or if no extractor fits all, the
 /// majority without the samples that alone prevent it. Messages are mostly shorter than reports, so
 /// extractors are tried on the longest samples first.
-fn separate_odd_ones(classified: ClassifiedSamples<'_>) -> (ClassifiedSamples<'_>, Vec<Candidate>) {
-    let mut of_all = rank_candidates(&classified);
-    if !of_all.first().is_some_and(Candidate::is_last_resort) {
-        return (classified, of_all);
+fn separate_outliers(classified: ClassifiedSamples<'_>) -> (ClassifiedSamples<'_>, Vec<Candidate>) {
+    let mut all_candidates = rank_candidates(&classified);
+    if !all_candidates.first().is_some_and(Candidate::is_last_resort) {
+        return (classified, all_candidates);
     }
     let lengths: Vec<usize> = classified.texts.iter().flatten().map(String::len).collect();
     let mut indices: Vec<usize> = (0..lengths.len()).collect();
     indices.sort_by_key(|index| Reverse(lengths[*index]));
-    let (mut kept, mut odd, mut candidates) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut kept, mut outliers, mut candidates) = (Vec::new(), Vec::new(), Vec::new());
     for index in indices {
         let mut trial = [kept.as_slice(), &[index]].concat();
         trial.sort_unstable();
@@ -172,21 +170,21 @@ fn separate_odd_ones(classified: ClassifiedSamples<'_>) -> (ClassifiedSamples<'_
             Some(best) if !best.is_last_resort() && (best.is_strict || !best.is_weak) => {
                 (kept, candidates) = (trial, found);
             }
-            _ => odd.push(index),
+            _ => outliers.push(index),
         }
     }
-    let Some(best) = candidates.first() else { return (classified, of_all) };
-    odd.sort_unstable();
-    let separated = classified.with_successes(&kept, &odd);
+    let Some(best) = candidates.first() else { return (classified, all_candidates) };
+    outliers.sort_unstable();
+    let separated = classified.with_successes(&kept, &outliers);
     // Of two samples, one may be a message.
-    if odd.len() < kept.len() || odd.len() == kept.len() && separated.left_out.is_empty() {
+    if outliers.len() < kept.len() || outliers.len() == kept.len() && separated.omitted.is_empty() {
         return (separated, candidates);
     }
-    if let Some(text) = of_all.last_mut() {
-        let names = quoted_list(odd.iter().map(|index| classified.successes[*index].name.as_str()));
+    if let Some(text) = all_candidates.last_mut() {
+        let names = quoted_list(outliers.iter().map(|index| classified.successes[*index].name.as_str()));
         text.reason += &format!("; `{}` does not parse {names}", best.name);
     }
-    (classified, of_all)
+    (classified, all_candidates)
 }
 
 /// Returns the candidates that parse every success, best first. The last one extracts the whole text or the
@@ -373,7 +371,7 @@ const MIN_EXTRACTED_SHARE: f64 = 0.5;
 ///   first. Patterns that name values by position come after all others, and the whole text comes last.
 /// - Then the share of extracted text decides, in steps of a tenth, and then the order of the candidates,
 ///   from strict to permissive.
-/// - Extractors of less than half of a text are dropped.
+/// - Extractors of less than half of a text, and pairs with data as keys, are dropped unless strict or weak.
 fn rank(candidates: &mut Vec<Candidate>) {
     candidates.retain(|candidate| {
         candidate.is_last_resort()

@@ -18,7 +18,7 @@ use super::{
     Confidence, Finding, MIN_EXTRACTED_SHARE, Proposal, RouteNaming, Sample, load_proposal, translate_sample,
 };
 use crate::authoring::playground::result_json;
-use crate::authoring::{count, without_empty};
+use crate::authoring::{pluralize, without_empty};
 use crate::config::{quoted_list, yaml};
 use crate::model::cut_characters;
 use crate::route::Route;
@@ -85,8 +85,8 @@ impl ProposalDraft<'_> {
     }
 
     fn route(&self) -> Proposal {
-        let left_out = &self.classified.left_out;
-        let samples = count(self.classified.all().count() + left_out.len(), "sample");
+        let omitted = &self.classified.omitted;
+        let samples = pluralize(self.classified.all().count() + omitted.len(), "sample");
         let mut out = file_header(self.naming, &samples);
         if let Some(finding) = self.response_limit() {
             let limit = format!("    response_limit: {}", finding.value);
@@ -103,10 +103,10 @@ impl ProposalDraft<'_> {
                 None => self.write_error(&mut out.yaml, rule),
             }
         }
-        if !left_out.is_empty() {
-            let names = quoted_list(left_out.iter().map(|sample| sample.name.as_str()));
-            let reason = format!("{names}: left out, because of another form; add a rule for it");
-            out.line("      ", Finding::new("samples", "left out", Confidence::Guess, reason));
+        if !omitted.is_empty() {
+            let names = quoted_list(omitted.iter().map(|sample| sample.name.as_str()));
+            let reason = format!("{names}: omitted, because the format differs; add a rule for it");
+            out.line("      ", Finding::new("samples", "omitted", Confidence::Guess, reason));
         }
         let finding = self.extract_finding();
         let is_sure = finding.confidence == Confidence::Sure;
@@ -203,7 +203,7 @@ impl ProposalDraft<'_> {
             _ if !is_guess && (candidate.is_strict || extracted_share >= 0.8) => Confidence::Likely,
             _ => Confidence::Guess,
         };
-        let others = self.classified.all().count() - samples + self.classified.left_out.len();
+        let others = self.classified.all().count() - samples + self.classified.omitted.len();
         let each = if others > 0 { "every success" } else { "every sample" };
         let mut reason = candidate.reason.replace("every sample", each);
         if samples == 0 {
@@ -231,7 +231,7 @@ impl ProposalDraft<'_> {
         let samples = self.classified.successes.len();
         let confidence = if samples > 1 { Confidence::Sure } else { Confidence::Likely };
         let reason =
-            format!("{samples} of {samples} successes have it; a response of another type is not a report");
+            format!("{samples} of {samples} successes have it; the rule matches no other media type");
         types
             .all(|other| other.as_ref() == Some(&first))
             .then(|| Finding::new("when", &first, confidence, reason))
@@ -265,8 +265,8 @@ impl ProposalDraft<'_> {
         if omitted > 0 {
             let _ = writeln!(
                 out,
-                "    # Without an example: {omitted} of the samples, which are many or long. `response: \
-                 {{ recording: FILE }}` loads one."
+                "    # Without an example: {omitted} of the samples, because they are too many or too long. \
+                 `response: {{ recording: FILE }}` loads one."
             );
         }
         if !examples.is_empty() {

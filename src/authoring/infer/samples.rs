@@ -1,7 +1,9 @@
 //! Classification of samples as successes and failures, and rules for failures with a success status.
 
-use super::{Confidence, Finding, Sample, candidates::full_lines, html_and_xml, run_extractor, sample_text};
-use crate::authoring::count;
+use super::{
+    Confidence, Finding, Sample, candidates::non_blank_lines, html_and_xml, run_extractor, sample_text,
+};
+use crate::authoring::pluralize;
 use crate::config::quoted_list;
 use crate::settings::fixed_regex;
 use crate::translate::Charset;
@@ -23,7 +25,7 @@ pub(super) struct ClassifiedSamples<'a> {
     /// Samples that are failures with a success status, each with the evidence.
     pub(super) hidden_failures: Vec<(&'a Sample, ErrorEvidence)>,
     /// Samples that the extractor does not parse, and that are not errors as far as is known.
-    pub(super) left_out: Vec<&'a Sample>,
+    pub(super) omitted: Vec<&'a Sample>,
 }
 
 impl<'a> ClassifiedSamples<'a> {
@@ -38,24 +40,24 @@ impl<'a> ClassifiedSamples<'a> {
         self.successes.iter().copied().chain(self.failures.iter().copied()).chain(hidden_failures)
     }
 
-    /// Returns the samples with `kept` as the only successes. Of the samples `odd`, which have another form,
-    /// messages of one line become failures, and the others are left out.
-    pub(super) fn with_successes(&self, kept: &[usize], odd: &[usize]) -> Self {
+    /// Returns the samples with `kept` as the only successes. Of the `outliers`, whose format differs,
+    /// messages of one line become failures, and the others are omitted.
+    pub(super) fn with_successes(&self, kept: &[usize], outliers: &[usize]) -> Self {
         let text = |index: &usize| self.texts.as_ref()?.get(*index).cloned();
         let texts: Option<Vec<String>> = kept.iter().map(text).collect();
-        let others = count(kept.len(), "sample");
-        let reason = format!("{{names}}: another form than {others}, so check whether it is an error");
-        let evidence = |index: &usize| odd_message(&text(index)?, texts.as_ref()?, &reason);
-        let (mut hidden_failures, mut left_out) = (self.hidden_failures.clone(), Vec::new());
-        for index in odd {
+        let others = pluralize(kept.len(), "sample");
+        let reason = format!("{{names}}: not in the format of {others}; check whether it is an error");
+        let evidence = |index: &usize| outlier_message(&text(index)?, texts.as_ref()?, &reason);
+        let (mut hidden_failures, mut omitted) = (self.hidden_failures.clone(), Vec::new());
+        for index in outliers {
             let sample = self.successes[*index];
             match evidence(index) {
                 Some(evidence) => hidden_failures.push((sample, evidence)),
-                None => left_out.push(sample),
+                None => omitted.push(sample),
             }
         }
         let successes = kept.iter().map(|index| self.successes[*index]).collect();
-        Self { successes, hidden_failures, left_out, texts, ..self.clone() }
+        Self { successes, hidden_failures, omitted, texts, ..self.clone() }
     }
 }
 
@@ -64,31 +66,31 @@ const START: &str = r"^\s*";
 /// Start of a text, before a message in its second line.
 const GREETING: &str = r"^[^\n]*\n\s*";
 
-/// Finds evidence of an error in a text that is sent in place of a report: one line, or one line below a
-/// greeting, such as `OK MPD 0.23`, that reports begin with, too.
-fn odd_message(text: &str, reports: &[String], reason: &str) -> Option<ErrorEvidence> {
-    let is_greeted = reports.iter().any(|report| report.lines().next() == text.lines().next());
+/// Finds evidence of an error in a text that is sent in place of data: one line, or one line below a
+/// greeting, such as `OK MPD 0.23`, that successes begin with, too.
+fn outlier_message(text: &str, successes: &[String], reason: &str) -> Option<ErrorEvidence> {
+    let is_greeted = successes.iter().any(|success| success.lines().next() == text.lines().next());
     let (start, message) = match text.split_once('\n') {
         Some((_, rest)) if is_greeted => (GREETING, rest),
         _ => (START, text),
     };
-    let mut lines = full_lines(message);
+    let mut lines = non_blank_lines(message);
     lines.next().filter(|line| !line.trim_start().starts_with("OK") && lines.next().is_none())?;
     error_in_text(message, start).or_else(|| {
         let rule =
-            json!({ "when": { "text": message_pattern(message, start, reports) }, "error": "{{ why }}" });
+            json!({ "when": { "text": message_pattern(message, start, successes) }, "error": "{{ why }}" });
         Some(ErrorEvidence { rule, reason: reason.to_owned(), highest: Confidence::Guess })
     })
 }
 
-/// Pattern of a message that is sent in place of a report: a line whose words are separated by single spaces.
-/// If a report matches this pattern too, or the message is below a greeting, the pattern is a line that
+/// Pattern of a message that is sent in place of data: a line whose words are separated by single spaces.
+/// If a success matches this pattern too, or the message is below a greeting, the pattern is a line that
 /// begins with the first word of the message.
-fn message_pattern(message: &str, start: &str, reports: &[String]) -> String {
+fn message_pattern(message: &str, start: &str, successes: &[String]) -> String {
     // A row of a table has other separators, and a document begins with another character.
     const LINE: &str = r"^\s*(?<why>[^\s<{\[,;|][^\s,;|]*(?: [^\s,;|]+)*)\s*$";
     let line = fixed_regex(LINE);
-    if start == START && line.is_match(message) && !reports.iter().any(|report| line.is_match(report)) {
+    if start == START && line.is_match(message) && !successes.iter().any(|success| line.is_match(success)) {
         return LINE.to_owned();
     }
     let first = regex::escape(message.split_whitespace().next().unwrap_or_default());
@@ -113,7 +115,7 @@ impl ErrorEvidence {
 }
 
 /// Reason for a rule whose evidence is within a single response.
-const REPORTED: &str = "{} of the samples report it with a success status";
+const REPORTED: &str = "{} of the samples report an error with a success status";
 
 /// Words that error messages begin with.
 const ERROR_WORDS: &str = "ERR|ERROR|FAIL|FAILED|FAILURE|FATAL|EXCEPTION|DENIED";
@@ -183,13 +185,13 @@ impl SampleDocument {
 
     /// Finds evidence of an error by comparison with a success: a different status, or a list of errors, and
     /// missing data.
-    fn error_evidence_beside(&self, success: &Self) -> Option<ErrorEvidence> {
+    fn error_evidence_compared_with(&self, success: &Self) -> Option<ErrorEvidence> {
         let statuses = || STATUS_WORDS.split(' ').chain(RESULT_CODES.split(' '));
         let is_data = |name: &&str| {
             !statuses().chain(MESSAGES.split(' ')).any(|other| other == *name) && success.has(name)
         };
         let mut data = success.members.keys().map(String::as_str).filter(is_data).peekable();
-        let is_less = match data.peek() {
+        let has_less_data = match data.peek() {
             Some(_) => !data.all(|name| self.has(name)),
             None => MESSAGES.split(' ').any(|name| self.has(name)),
         };
@@ -205,7 +207,7 @@ impl SampleDocument {
             None => return None,
         };
         let reason = format!("another `{name}` than in a success, and less data, in {{}} of the samples");
-        is_less.then(|| self.evidence(&condition, &reason, Confidence::Likely))
+        has_less_data.then(|| self.evidence(&condition, &reason, Confidence::Likely))
     }
 
     /// Template that inserts the member with the error message.
@@ -246,14 +248,14 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
         .filter_map(|(sample, text)| text.as_deref().filter(|text| is_page(sample, text)))
         .collect();
     let is_page_rare = pages.len() * 2 <= good.len();
-    let is_password_rare = !pages.iter().all(|text| html_and_xml::has_password_field(text));
+    let is_password_in_all = pages.iter().all(|text| html_and_xml::has_password_field(text));
     // A web page may be returned in place of the data that the other samples contain.
     let page_evidence = |sample: &Sample, text: &str| match is_page(sample, text) {
         true if is_page_rare => Some(ErrorEvidence::sure(
             json!({ "use": "html_message" }),
             "a web page instead of data, in {} of the samples",
         )),
-        true if is_password_rare && html_and_xml::has_password_field(text) => Some(ErrorEvidence::sure(
+        true if !is_password_in_all && html_and_xml::has_password_field(text) => Some(ErrorEvidence::sure(
             json!({
                 "when": { "text": html_and_xml::PASSWORD_FIELD },
                 "error": "The service responded with a login page instead of data.",
@@ -269,7 +271,7 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
     let documents: Vec<Option<SampleDocument>> = good.iter().zip(&decoded).map(read).collect();
     for ((sample, text), document) in good.into_iter().zip(&decoded).zip(&documents) {
         let evidence = text.as_deref().and_then(|text| {
-            let beside = |other| document.as_ref()?.error_evidence_beside(other);
+            let beside = |other| document.as_ref()?.error_evidence_compared_with(other);
             page_evidence(sample, text)
                 .or_else(|| document.as_ref()?.error_evidence())
                 .or_else(|| error_in_text(text, START))
@@ -285,7 +287,7 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
     }
     let texts: Option<Vec<String>> = texts.into_iter().collect();
     let texts = texts.filter(|texts| !texts.is_empty());
-    ClassifiedSamples { successes, texts, charset, failures, hidden_failures, left_out: Vec::new() }
+    ClassifiedSamples { successes, texts, charset, failures, hidden_failures, omitted: Vec::new() }
 }
 
 fn is_page(sample: &Sample, text: &str) -> bool {
@@ -309,7 +311,7 @@ fn charset_finding(label: &str, sample: &Sample) -> Finding {
             format!("`Content-Type` declares `{name}`, which is not a charset")
         }
         Some(name) => format!("`{name}`, which `Content-Type` declares, does not decode it"),
-        None => "the charset in the text, or else UTF-8, does not decode it".to_owned(),
+        None => "the charset that the text declares, or else UTF-8, does not decode it".to_owned(),
     };
     let (confidence, right) = match label {
         "utf-8" => (Confidence::Likely, "every sample is in UTF-8"),
@@ -324,8 +326,8 @@ fn error_in_text(text: &str, start: &str) -> Option<ErrorEvidence> {
         let reason = "a SOAP fault with a success status, in {} of the samples";
         return Some(ErrorEvidence::sure(json!({ "use": "soap" }), reason));
     }
-    // `Errors: 0` is a report; `ERR 17`, `Error: …` and `ERROR` are errors. A text of more than three lines
-    // is a report.
+    // `Errors: 0` is data; `ERR 17`, `Error: …` and `ERROR` are errors. A text of more than three lines
+    // is data.
     static ERROR: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(&format!(r"(?i)^\s*(?:{ERROR_WORDS})(?:[\s:!\[(-]|$)")));
     static COUNT: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"^\s*\w+\s*:\s*[-+]?[0-9]*\.?[0-9]+\s*$"));
@@ -386,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_distinguished_from_reports() {
+    fn errors_are_distinguished_from_data() {
         for (text, condition) in [
             ("{\"success\": false, \"message\": \"no\"}", ".success == false"),
             ("{\"status\": \"Error\"}", ".status == \"Error\""),
@@ -432,7 +434,7 @@ mod tests {
             (r#"{"code": 4, "name": "rain"}"#, r#"{"code": 0, "name": "sun"}"#, None),
             (r#"{"code": 0, "data": []}"#, r#"{"code": 0, "data": [1]}"#, None),
         ] {
-            let evidence = document(text).unwrap().error_evidence_beside(&document(success).unwrap());
+            let evidence = document(text).unwrap().error_evidence_compared_with(&document(success).unwrap());
             let found = evidence.map(|evidence| evidence.rule["when"]["json"].clone());
             assert_eq!(found, condition.map(Value::from), "{text}");
         }

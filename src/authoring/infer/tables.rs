@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::LazyLock};
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use super::candidates::{Candidate, full_lines, without_empty_tables};
+use super::candidates::{Candidate, non_blank_lines, without_empty_tables};
 use crate::settings::fixed_regex;
 use crate::translate::extract::has_frame;
 
@@ -51,7 +51,7 @@ pub(super) fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
 /// Whether every line contains a time with milliseconds after a comma, as in logs of Java and Python.
 fn is_log(text: &str) -> bool {
     static TIME: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"\d\d:\d\d:\d\d,\d{3}\b"));
-    full_lines(text).all(|line| TIME.is_match(line))
+    non_blank_lines(text).all(|line| TIME.is_match(line))
 }
 
 /// Whether every line begins with a name and a colon, and no colon is followed by a space, as in
@@ -61,7 +61,7 @@ fn is_of_colons(text: &str) -> bool {
         let name = line.split(':').next().unwrap_or_default();
         name.starts_with(|c: char| c.is_alphabetic() || c == '_') && !name.contains(char::is_whitespace)
     };
-    !text.contains(": ") && full_lines(text).all(is_row)
+    !text.contains(": ") && non_blank_lines(text).all(is_row)
 }
 
 /// Parses the records of a text, except blank ones; `None` if the text cannot be parsed.
@@ -74,7 +74,7 @@ fn records(text: &str, delimiter: char) -> Option<Vec<csv::StringRecord>> {
     Some(records.into_iter().filter(|record| !is_blank(record)).collect())
 }
 
-/// Number of values in each record; `None` if the number varies or is one.
+/// Number of values in each record; `None` if it varies or is one, or if no more records than texts exist.
 fn width(texts: &[Vec<csv::StringRecord>]) -> Option<usize> {
     let mut records = texts.iter().flatten().map(csv::StringRecord::len);
     let first = records.next().filter(|width| *width > 1)?;
@@ -108,7 +108,7 @@ fn first_is_header(records: &[csv::StringRecord]) -> bool {
 /// Proposes the extractor for aligned columns.
 pub(super) fn columns(texts: &[&str]) -> Option<Candidate> {
     let is_table = |text: &&str| {
-        let lines: Vec<&str> = full_lines(text).collect();
+        let lines: Vec<&str> = non_blank_lines(text).collect();
         let Some((header, rows)) = lines.split_first() else { return false };
         let names: Vec<&str> = header.split_whitespace().collect();
         // Names that are separated by several spaces may consist of several words.
@@ -127,14 +127,15 @@ pub(super) fn columns(texts: &[&str]) -> Option<Candidate> {
                 .iter()
                 .filter(|row| row.contains(char::is_alphanumeric))
                 .all(|row| row.split_whitespace().next().is_some_and(|word| word.ends_with(':')));
-        // Values may be missing or contain spaces, but most lines have about as many words as the header has
-        // names.
+        // Values may be missing or contain spaces, but 80 % of the rows have at least 3/4 as many words as
+        // the header has names.
         let least = if apart.len() > 2 { apart.len().min(names.len()) } else { names.len() };
-        let about = rows.iter().filter(|row| row.split_whitespace().count() + least / 4 >= least).count();
+        let long_enough =
+            rows.iter().filter(|row| row.split_whitespace().count() + least / 4 >= least).count();
         // If most rows have at least twice as many words as this line, it is a title above the header.
         let wide = rows.iter().filter(|row| row.split_whitespace().count() >= names.len() * 2).count();
         let is_title = wide * 2 > rows.len();
-        header_is_good && !are_pairs && !is_title && !rows.is_empty() && about * 10 >= rows.len() * 8
+        header_is_good && !are_pairs && !is_title && !rows.is_empty() && long_enough * 10 >= rows.len() * 8
     };
     // A title is a line whose words are separated by single spaces.
     let is_below_title = |text: &&str| {
@@ -143,7 +144,7 @@ pub(super) fn columns(texts: &[&str]) -> Option<Candidate> {
     // The names in the header below a title are separated by several spaces, and most rows have a different
     // number of words than the title.
     let has_title = |text: &&str| {
-        let lines: Vec<&str> = full_lines(text).collect();
+        let lines: Vec<&str> = non_blank_lines(text).collect();
         let [title, header, rows @ ..] = lines.as_slice() else { return false };
         let words = |line: &str| line.split_whitespace().count();
         is_below_title(text)
@@ -152,10 +153,10 @@ pub(super) fn columns(texts: &[&str]) -> Option<Candidate> {
                 || rows.iter().filter(|row| words(row) == words(title)).count() * 2 < rows.len())
     };
     let (options, reason) = if texts.iter().all(|text| has_frame(text)) {
-        (json!({}), "the values are between bars, below a drawn line")
+        (json!({}), "the values are between vertical bars, below a line of dashes")
     } else if texts.iter().all(is_table) && !texts.iter().all(has_title) {
         (json!({}), "the first line has the column names, and the values are below them")
-    } else if texts.iter().all(|text| is_led(text)) {
+    } else if texts.iter().all(|text| has_row_labels(text)) {
         (
             json!({ "first_column": "name" }),
             "the first line has the column names, except for the first column",
@@ -214,7 +215,7 @@ pub(super) fn above_footer<'t>(texts: &[&'t str]) -> Option<Candidate> {
     let above = |text: &&'t str| {
         let text = text.trim_end();
         let (table, last) = text.split_at(text.rfind('\n').map_or(0, |end| end + 1));
-        let is_single = !full_lines(table).any(|line| pattern.is_match(line));
+        let is_single = !non_blank_lines(table).any(|line| pattern.is_match(line));
         (pattern.is_match(last) && is_single).then_some(table)
     };
     let tables: Vec<&str> = texts.iter().map(above).collect::<Option<_>>()?;
@@ -226,7 +227,7 @@ pub(super) fn above_footer<'t>(texts: &[&'t str]) -> Option<Candidate> {
 /// Returns a pattern for the last line of a text if the line may be the footer of a table. A footer begins
 /// with a word and a colon, with a word such as `Total`, or with a number and a word.
 fn footer(text: &str) -> Option<String> {
-    let lines: Vec<&str> = full_lines(text).collect();
+    let lines: Vec<&str> = non_blank_lines(text).collect();
     let [header, rows @ .., last] = lines.as_slice() else { return None };
     let words: Vec<&str> = last.split_whitespace().collect();
     let first = words.first()?;
@@ -246,12 +247,12 @@ fn footer(text: &str) -> Option<String> {
 }
 
 /// Whether every row begins with a label above which the header has no name, as in the output of `free`.
-fn is_led(text: &str) -> bool {
-    let mut lines = full_lines(text);
+fn has_row_labels(text: &str) -> bool {
+    let mut lines = non_blank_lines(text);
     let Some(header) = lines.next() else { return false };
     let margin = header.len() - header.trim_start().len();
     let names = header.split_whitespace().count();
-    let leads = |row: &str| {
+    let begins_with_label = |row: &str| {
         let first = row.split_whitespace().next().map_or(0, str::len);
         !row.starts_with(char::is_whitespace)
             && first <= margin
@@ -262,5 +263,5 @@ fn is_led(text: &str) -> bool {
         && names > 1
         && header.split_whitespace().all(|name| name.parse::<f64>().is_err())
         && rows.peek().is_some()
-        && rows.all(leads)
+        && rows.all(begins_with_label)
 }

@@ -33,7 +33,7 @@ pub use address::{Address, AddressError};
 pub use client::{HttpUpstream, StreamedBody};
 pub use connection::RequestBody;
 pub(super) use connection::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT};
-pub use credentials::{AuthSettings, CredentialError, HiddenText, OAuthSettings, TokenUrl};
+pub use credentials::{AuthSettings, CredentialError, EndpointUrl, HiddenText, OAuthSettings};
 pub use endpoints::{
     ADDRESS_LIMIT, AddressView, EndpointState, HealthCheckSettings, OutlierDetectionSettings, jitter,
 };

@@ -113,7 +113,7 @@ fn a_document_becomes_a_file_that_is_good() {
         remarks,
         [
             "GET /orders/{order-id}: without the parameter `session`: it is a cookie",
-            "POST /upload: omitted: it needs a body, and that is `multipart/form-data`; only JSON, forms and text \
+            "POST /upload: omitted: a body is required, and it is `multipart/form-data`; only JSON, forms and text \
              are supported",
             "/elsewhere: omitted: `other.yaml#/paths/x` refers to another document, which is not supported",
         ]
@@ -133,7 +133,7 @@ fn an_operation_with_a_list_in_its_path_is_omitted() {
         json!({ "openapi": "3.1.0", "servers": [{ "url": "http://127.0.0.1:1" }], "paths": paths });
     let report = imported("path-lists.json", &document.to_string(), &[]);
     let remark = |path: &str| {
-        let what = "omitted: it needs the parameter `ids`, and a path can't contain a list or an object";
+        let what = "omitted: the parameter `ids` is required, and a path can't contain a list or an object";
         json!({ "about": format!("GET {path}"), "what": what })
     };
     assert_eq!(report["remarks"], json!([remark("/lists/{ids}"), remark("/objects/{ids}")]));

@@ -63,10 +63,15 @@ fn the_proposal_is_available_as_json() {
     );
     let findings = report["findings"].as_array().unwrap();
     let about = |part: &str| findings.iter().find(|finding| finding["part"] == part).unwrap();
-    assert_eq!((&about("extract")["value"], &about("extract")["sure"]), (&json!("pairs"), &json!("sure")));
+    assert_eq!(
+        (&about("extract")["value"], &about("extract")["confidence"]),
+        (&json!("pairs"), &json!("sure"))
+    );
     assert_eq!(about("field temp")["value"], "number");
-    assert_eq!(about("request body")["sure"], "guess");
-    assert!(findings.iter().all(|finding| finding["why"].as_str().is_some_and(|why| !why.is_empty())));
+    assert_eq!(about("request body")["confidence"], "guess");
+    assert!(
+        findings.iter().all(|finding| finding["reason"].as_str().is_some_and(|reason| !reason.is_empty()))
+    );
     check_proposal("json", &yaml, 3);
 }
 
@@ -274,7 +279,7 @@ fn input_without_a_route_is_a_usage_error() {
         (vec!["infer", sample, "--request", "CALL a/b"], "`--request` takes `METHOD /path`"),
         (vec!["infer", output, "--request", "RUN"], "`--request` takes `METHOD /path`"),
         (vec!["infer", output, "--request", "RUN df | sort"], "`RUN` has no shell"),
-        (vec!["infer", output, "--request", "RUN df", "--url", "http://a/"], "exclude each other"),
+        (vec!["infer", output, "--request", "RUN df", "--url", "http://a/"], "cannot be used with"),
         (vec!["infer", sample, "--request", "RUN df"], "expected the output of a command"),
         (vec!["infer", sample, "--url", "http://a/{city?}"], "write `{name}` in the path"),
     ] {

@@ -27,7 +27,7 @@ use crate::settings::{
 use crate::telemetry::CallContext;
 use token_cache::{TokenCache, token_file};
 
-pub use oauth::{OAuthSettings, TokenUrl};
+pub use oauth::{EndpointUrl, OAuthSettings};
 
 /// Credential for an upstream, sent in `Authorization`.
 #[derive(Debug, Clone, PartialEq)]

@@ -33,7 +33,7 @@ const MAX_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 pub struct OAuthSettings {
     /// Token endpoint: `https://login.example.com/oauth/token`.
     #[key(example = "token_url: https://login.example.com/oauth/token")]
-    token_url: TokenUrl,
+    token_url: EndpointUrl,
     /// Client id.
     #[key(file, example = "client_id: NAME")]
     client_id: Scalar,
@@ -63,16 +63,16 @@ pub(super) enum ClientAuthMethod {
     ClientSecretPost,
 }
 
-/// URL of a token endpoint.
+/// URL of a token endpoint, or of a JWKS.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TokenUrl {
+pub struct EndpointUrl {
     /// Server.
     pub address: Address,
-    /// Path and query of token requests.
+    /// Path and query of requests.
     pub path_and_query: PathAndQuery,
 }
 
-impl FromText for TokenUrl {
+impl FromText for EndpointUrl {
     fn from_text(text: &str) -> Result<Self, Invalid> {
         let parse = || {
             let uri: Uri = text.trim().parse().ok()?;
@@ -214,7 +214,7 @@ mod tests {
 
     fn settings() -> OAuthSettings {
         OAuthSettings {
-            token_url: TokenUrl::from_text("http://login.test:81/oauth/token?tenant=a").unwrap(),
+            token_url: EndpointUrl::from_text("http://login.test:81/oauth/token?tenant=a").unwrap(),
             client_id: Scalar("my client".into()),
             client_secret: HiddenText(crate::settings::secret::Hidden("p:ss&w%rd".into())),
             scopes: vec!["read".into(), "write".into()],
@@ -285,7 +285,7 @@ mod tests {
         for text in
             ["/token", "login.test", "unix:/run/x", "ftp://login.test/", "https://me:s3cr3t@login.test/"]
         {
-            TokenUrl::from_text(text).unwrap_err();
+            EndpointUrl::from_text(text).unwrap_err();
         }
     }
 }
