@@ -1,7 +1,10 @@
 //! `clients`: access control. It is checked against `server.auth`, the listener and every `scopes` of the
 //! file, including that of `passthrough`.
 
-use std::collections::HashSet;
+use std::{
+    collections::{HashMap, HashSet},
+    hash::Hash,
+};
 
 use super::ServerSettings;
 use crate::auth::{AccessSettings, ClientSettings, ResourceServer};
@@ -51,6 +54,11 @@ pub(super) fn read(
     if let Some(auth) = &auth {
         check_subjects(report, entries, auth.as_ref());
     }
+    if let Ok(named) = &named {
+        let clients = || named.iter().map(|(_, client)| client);
+        check_distinct(report, entries, "certificates", clients().flat_map(|client| &client.certificates));
+        check_distinct(report, entries, "jwt_subjects", clients().flat_map(|client| &client.jwt_subjects));
+    }
     let are_authenticated = entry.is_some() || has_auth;
     let with_name = |(name, client)| ClientSettings { name, ..client };
     let access = named.ok().filter(|_| are_authenticated).map(|named| AccessSettings {
@@ -77,6 +85,25 @@ fn check_subjects(report: &Report<'_>, clients: &[Entry], auth: Option<&Resource
             ),
         };
         report.error(Code::AmbiguousSubject.at_span(node.span), message, help);
+    }
+}
+
+/// Checks that each value of `key` occurs once, because it identifies one client. `values` are the parsed
+/// values of all clients.
+fn check_distinct<T: Eq + Hash>(
+    report: &Report<'_>,
+    clients: &[Entry],
+    key: &str,
+    values: impl Iterator<Item = T>,
+) {
+    let nodes = clients.iter().filter_map(|client| client.value.get(key)?.as_list()).flatten();
+    let mut known = HashMap::new();
+    for (value, node) in values.zip(nodes) {
+        if let Some(other) = known.insert(value, node.span) {
+            let message = format!("duplicate value in `{key}`; also at {}", report.file_and_line(other));
+            let help = "remove one of the two: the value identifies one client";
+            report.error(Code::DuplicateValue.at_span(node.span), message, help);
+        }
     }
 }
 

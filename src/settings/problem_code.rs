@@ -296,8 +296,9 @@ codes! {
     /// A value occurs twice in a list of different values.
     ///
     /// Each entry must be distinct: a column, a word of `values`, an input request, an address of an
-    /// upstream, the issuer of tokens, the new name of a tool. An API key identifies one client, so no two
-    /// clients can have the same hash. Remove one of the two entries, or rename it.
+    /// upstream, the issuer of tokens, the new name of a tool. An API key, the name of a certificate
+    /// and the subject of a token identify one client, so no two clients can have the same. Remove one of the
+    /// two entries, or rename it.
     DuplicateValue = 117,
     /// There are more items than the limit.
     ///
