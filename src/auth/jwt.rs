@@ -71,7 +71,7 @@ impl JwtSettings {
         };
         match section.entry("tls") {
             None => Ok(self),
-            Some(entry) => Err(section.reject_at(Code::EmptyValue.at_span(entry.key.span), message, help)),
+            Some(entry) => Err(section.reject_at(Code::TlsWithoutHttps.at_span(entry.key.span), message, help)),
         }
     }
 }
