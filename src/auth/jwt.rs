@@ -71,7 +71,9 @@ impl JwtSettings {
         };
         match section.entry("tls") {
             None => Ok(self),
-            Some(entry) => Err(section.reject_at(Code::TlsWithoutHttps.at_span(entry.key.span), message, help)),
+            Some(entry) => {
+                Err(section.reject_at(Code::TlsWithoutHttps.at_span(entry.key.span), message, help))
+            }
         }
     }
 }

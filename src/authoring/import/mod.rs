@@ -221,7 +221,7 @@ fn credentials(document: &OpenApiDocument, upstream: &str) -> Vec<String> {
                 format!("headers: {{ {}: \"${{{variable}_KEY}}\" }}", quoted(text("name")))
             }
             ("apiKey", _, place) => {
-                let name = quoted(text("name"));
+                let (name, place) = (quoted(text("name")), quoted(place));
                 format!("a key in the {place}, `{name}`: `credentials` does not support this")
             }
             ("oauth2", _, _) => {

@@ -122,6 +122,23 @@ fn a_document_becomes_a_file_that_is_good() {
 }
 
 #[test]
+fn texts_of_the_document_remain_in_their_comments() {
+    let text = "x\n    headers: { X-Evil: y }\n    #";
+    let schemes = json!({
+        "header": { "type": "apiKey", "in": "header", "name": text },
+        "place": { "type": "apiKey", "in": text, "name": text },
+        "oauth": { "type": "oauth2", "flows": { "clientCredentials": { "tokenUrl": text } } },
+    });
+    let document = json!({
+        "openapi": "3.1.0", "info": { "title": text, "version": text }, "servers": [{ "url": "http://127.0.0.1:1" }],
+        "paths": { "/a": { "get": {} } }, "components": { "securitySchemes": schemes },
+    });
+    let report = imported("comments.json", &document.to_string(), &[]);
+    let yaml = report["config"].as_str().unwrap();
+    assert!(!yaml.lines().any(|line| line.trim_start().starts_with("headers:")), "{yaml}");
+}
+
+#[test]
 fn an_operation_with_a_list_in_its_path_is_omitted() {
     let operation = |kind: &str| {
         let ids = json!({ "name": "ids", "in": "path", "required": true, "schema": { "type": kind } });
