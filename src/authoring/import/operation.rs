@@ -233,8 +233,10 @@ impl Converter<'_> {
             ("cookie", ..) => Err("it is a cookie"),
             _ => Err("its style is not supported by templates"),
         };
-        let copied = copied.and_then(|copied| match (place, copied["type"].as_str()) {
-            ("path", Some("array" | "object")) => Err("a path can't contain a list or an object"),
+        let copied = copied.and_then(|copied| match place {
+            "path" if has_type(&copied, "array") || has_type(&copied, "object") => {
+                Err("a path can't contain a list or an object")
+            }
             _ => Ok(copied),
         });
         let mut copied = match copied {
@@ -244,7 +246,7 @@ impl Converter<'_> {
         if let Some(text) = description(&parameter["description"]) {
             copied["description"] = text;
         }
-        let is_list = copied["type"] == "array";
+        let is_list = has_type(&copied, "array");
         let argument = self.argument(name, copied, is_needed);
         let request = &mut self.route["request"];
         match place {
@@ -325,6 +327,11 @@ impl Converter<'_> {
         }
         argument
     }
+}
+
+/// Whether the schema names a type, alone or in a list such as `[array, "null"]`.
+fn has_type(schema: &Value, name: &str) -> bool {
+    schema["type"] == name || items(&schema["type"]).any(|other| other == name)
 }
 
 /// Template that inserts an argument.

@@ -140,12 +140,12 @@ fn texts_of_the_document_remain_in_their_comments() {
 
 #[test]
 fn an_operation_with_a_list_in_its_path_is_omitted() {
-    let operation = |kind: &str| {
+    let operation = |kind: Value| {
         let ids = json!({ "name": "ids", "in": "path", "required": true, "schema": { "type": kind } });
         json!({ "get": { "parameters": [ids], "responses": {} } })
     };
-    let paths = json!({ "/lists/{ids}": operation("array"), "/objects/{ids}": operation("object"),
-        "/texts/{ids}": operation("string") });
+    let paths = json!({ "/lists/{ids}": operation(json!(["array", "null"])),
+        "/objects/{ids}": operation(json!("object")), "/texts/{ids}": operation(json!("string")) });
     let document =
         json!({ "openapi": "3.1.0", "servers": [{ "url": "http://127.0.0.1:1" }], "paths": paths });
     let report = imported("path-lists.json", &document.to_string(), &[]);
@@ -155,6 +155,23 @@ fn an_operation_with_a_list_in_its_path_is_omitted() {
     };
     assert_eq!(report["remarks"], json!([remark("/lists/{ids}"), remark("/objects/{ids}")]));
     assert_eq!(report["routes"], 1);
+}
+
+#[test]
+fn a_list_that_may_be_null_is_joined() {
+    let parameter = |place: &str, name: &str| {
+        let schema = json!({ "type": "array", "items": { "type": "string" }, "nullable": true });
+        json!({ "name": name, "in": place, "explode": false, "schema": schema })
+    };
+    let get = json!({ "parameters": [parameter("query", "ids"), parameter("header", "X-Tags")] });
+    let document = json!({ "openapi": "3.0.3", "servers": [{ "url": "http://127.0.0.1:1" }],
+        "paths": { "/a": { "get": get } } });
+    let report = imported("null-lists.json", &document.to_string(), &[]);
+    let yaml = report["config"].as_str().unwrap();
+    for argument in ["ids", "X_Tags"] {
+        let template = format!("{{{{ args.{argument} | default([]) | join(',') }}}}");
+        assert!(yaml.contains(&template), "{yaml}");
+    }
 }
 
 #[test]
