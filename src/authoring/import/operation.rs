@@ -234,9 +234,8 @@ impl Converter<'_> {
             _ => Err("its style is not supported by templates"),
         };
         let copied = copied.and_then(|copied| match place {
-            "path" if has_type(&copied, "array") || has_type(&copied, "object") => {
-                Err("a path can't contain a list or an object")
-            }
+            "path" if has_type(&copied, "array") => Err("a path can't contain a list"),
+            _ if has_type(&copied, "object") => Err("it is an object, which only a body can contain"),
             _ => Ok(copied),
         });
         let mut copied = match copied {

@@ -139,21 +139,28 @@ fn texts_of_the_document_remain_in_their_comments() {
 }
 
 #[test]
-fn an_operation_with_a_list_in_its_path_is_omitted() {
+fn only_a_body_contains_objects_and_no_path_a_list() {
     let operation = |kind: Value| {
         let ids = json!({ "name": "ids", "in": "path", "required": true, "schema": { "type": kind } });
-        json!({ "get": { "parameters": [ids], "responses": {} } })
+        let filter = json!({ "name": "filter", "in": "query", "schema": { "type": "object" } });
+        json!({ "get": { "parameters": [ids, filter], "responses": {} } })
     };
     let paths = json!({ "/lists/{ids}": operation(json!(["array", "null"])),
         "/objects/{ids}": operation(json!("object")), "/texts/{ids}": operation(json!("string")) });
     let document =
         json!({ "openapi": "3.1.0", "servers": [{ "url": "http://127.0.0.1:1" }], "paths": paths });
     let report = imported("path-lists.json", &document.to_string(), &[]);
-    let remark = |path: &str| {
-        let what = "omitted: the parameter `ids` is required, and a path can't contain a list or an object";
-        json!({ "about": format!("GET {path}"), "what": what })
-    };
-    assert_eq!(report["remarks"], json!([remark("/lists/{ids}"), remark("/objects/{ids}")]));
+    let object = "it is an object, which only a body can contain";
+    let remarks = [
+        (
+            "/lists/{ids}",
+            "omitted: the parameter `ids` is required, and a path can't contain a list".to_owned(),
+        ),
+        ("/objects/{ids}", format!("omitted: the parameter `ids` is required, and {object}")),
+        ("/texts/{ids}", format!("without the parameter `filter`: {object}")),
+    ];
+    let remarks = remarks.map(|(path, what)| json!({ "about": format!("GET {path}"), "what": what }));
+    assert_eq!(report["remarks"], json!(remarks));
     assert_eq!(report["routes"], 1);
 }
 
