@@ -168,7 +168,7 @@ pub(super) fn slug(text: &str) -> String {
         if c.is_alphanumeric() || c == '_' {
             out.extend(c.to_lowercase());
         } else if c == '%' {
-            out.push_str("_percent");
+            out.push_str(if out.ends_with('_') { "percent" } else { "_percent" });
         } else if !out.ends_with('_') {
             out.push('_');
         }
@@ -318,6 +318,7 @@ mod tests {
         for (text, expected) in [
             ("Active connections", "active_connections"),
             ("%CPU", "percentcpu"),
+            ("CPU %", "cpu_percent"),
             ("1st", "n1st"),
             ("Tromsø", "tromsø"),
             ("--", "value"),
