@@ -264,7 +264,8 @@ fn upstream_of(tool: &str) -> String {
 fn name_of(path: &str, files: &[PathBuf]) -> String {
     let plain = |text: &str| joined_words(&text.to_ascii_lowercase(), |c| c.is_ascii_alphanumeric());
     let path = path.split('?').next().unwrap_or_default();
-    let segment = path.rsplit('/').find(|segment| !segment.is_empty() && !segment.contains('{')).map(plain);
+    let mut segments = path.rsplit('/').filter(|segment| !segment.contains('{')).map(plain);
+    let segment = segments.find(|name| !name.is_empty());
     let file = || files.first().and_then(|file| file.file_stem()).map(|stem| plain(&stem.to_string_lossy()));
     let name = segment.or_else(file).unwrap_or_default();
     let name: String = name.chars().take(60).collect();

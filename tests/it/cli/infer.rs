@@ -243,6 +243,18 @@ fn the_output_of_a_command_gives_a_route_that_runs_it() {
     check_proposal("command", &yaml, 1);
 }
 
+#[test]
+fn a_url_gives_the_names_and_the_address() {
+    let file = TemporaryFile::new("tokyo.txt", "Temp: 5\nState: up\n");
+    for (url, parts) in [
+        ("http://plant.example/天気", ["_tokyo:\n", "http://plant.example"]),
+        ("http://plant.example/weather/天気", ["  get_weather:\n", "http://plant.example"]),
+    ] {
+        let yaml = succeeds(&["infer", file.path(), "--url", url]);
+        assert!(parts.iter().all(|part| yaml.contains(part)), "{url}: {yaml}");
+    }
+}
+
 /// As with `glossator infer … > plant/boiler.yaml` for each of a server's endpoints.
 #[test]
 fn several_proposals_are_one_configuration() {
