@@ -200,7 +200,9 @@ fn naming(
     let absolute =
         |target: &str| if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
     if let Some(url) = arguments.url.clone().or(seen_url) {
-        let (scheme, rest) = url.split_once("://").unwrap_or(("http", &url));
+        // A `://` after the scheme is part of the query, for example.
+        let parts = url.split_once("://").filter(|(scheme, _)| !scheme.contains(['/', '?', '#']));
+        let (scheme, rest) = parts.unwrap_or(("http", &url));
         let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         naming.address = Some(format!("{scheme}://{authority}"));
         naming.path = Some(absolute(target.split('#').next().unwrap_or_default()));

@@ -249,6 +249,7 @@ fn a_url_gives_the_names_and_the_address() {
     for (url, parts) in [
         ("http://plant.example/天気", ["_tokyo:\n", "http://plant.example"]),
         ("http://plant.example/weather/天気", ["  get_weather:\n", "http://plant.example"]),
+        ("localhost:8080/fetch?u=http://x/", ["  get_fetch:\n", "\"http://localhost:8080\""]),
     ] {
         let yaml = succeeds(&["infer", file.path(), "--url", url]);
         assert!(parts.iter().all(|part| yaml.contains(part)), "{url}: {yaml}");
