@@ -353,7 +353,7 @@ mod tests {
             kind: None,
             key_id: Some(id.to_owned()),
             claims: serde_json::Map::new(),
-            message: b"",
+            signing_input: b"",
             signature: Vec::new(),
         }
     }

@@ -119,7 +119,8 @@ fn generated(schema: &Value) -> Value {
         return first.clone();
     }
     // Of several types, the first one that is not null.
-    let types = schema["type"].as_array().map_or(std::slice::from_ref(&schema["type"]), Vec::as_slice);
+    let types =
+        schema["type"].as_array().map_or_else(|| std::slice::from_ref(&schema["type"]), Vec::as_slice);
     match types.iter().filter_map(Value::as_str).find(|name| *name != "null") {
         Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or_else(|| 1.into()),
         Some("boolean") => true.into(),

@@ -34,7 +34,7 @@ pub(super) fn read(
     let entries = entry.and_then(|entry| entry.value.as_map()).unwrap_or_default();
     let named = entry.map_or(Ok(Named(Vec::new())), |entry| {
         let kind = Named::<ClientSettings>::KIND;
-        Named::read(&Cursor::new(context, entry.key.span, &entry.value, "`clients`", kind))
+        Named::<ClientSettings>::read(&Cursor::new(context, entry.key.span, &entry.value, "`clients`", kind))
     });
     let named = named.map(|Named(clients)| clients);
     for name in entries.iter().map(|entry| &entry.key) {

@@ -221,7 +221,7 @@ impl SubscribedSession {
         }
         let bytes: usize = self.resources.keys().map(|uri| uri.len()).sum();
         if self.is_over_limit {
-            return Err(WatchError::ServerLimit);
+            return Err(WatchError::TooManySessions);
         }
         if self.resources.len() >= SUBSCRIPTION_LIMIT || bytes + uri.len() > SUBSCRIBED_LIMIT_BYTES {
             return Err(WatchError::SessionLimit);

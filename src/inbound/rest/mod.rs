@@ -49,7 +49,7 @@ const HEALTH: &str = "/health";
 /// A route may replace this path, because many legacy servers have a status tool.
 const STATUS: &str = "/status";
 
-/// `Allow` header of every path for info clients, if clients are configured.
+/// `Allow` header in responses to `OPTIONS` without a credential, on every path, if clients authenticate.
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// Reserved paths. No route may have an endpoint at or below one of them.
