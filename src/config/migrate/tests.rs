@@ -191,6 +191,14 @@ fn names_in_jq_and_templates_are_renamed_where_they_are_variables() {
         "routes: { a: { response: { structured: '1 as $replies | $replies' } } }\n",
         &["1:40: a rule: `replies` may refer to something else here"],
     );
+    check_remarks(
+        "upstreams: { a: { command: [sh, -c, 'replies=$(ls); echo $replies'] } }\n",
+        &["1:37: an upstream: `replies` may refer to something else here"],
+    );
+    check(
+        "routes: { a: { response: { structured: '$replies==0' } } }\n",
+        "routes: { a: { response: { structured: '$answers==0' } } }\n",
+    );
 }
 
 #[test]

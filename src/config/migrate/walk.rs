@@ -308,10 +308,17 @@ fn find<'n>(text: &str, words: &'n RenamedNames) -> (Vec<RenamedName<'n>>, Vec<&
             .filter(|at| !text[..*at].ends_with(is_name) && !text[at + was.len()..].starts_with(is_name))
             .collect();
         if words.in_expressions {
+            // An assignment of a shell script, such as `exit=$?`; not a comparison, such as `$exit==0`.
+            let is_assignment = |at: &usize| {
+                let after = &text[at + was.len()..];
+                after.starts_with('=') && !after.starts_with("==") && !text[..*at].ends_with('$')
+            };
+            // The filter, template or script itself defines a variable with this name.
+            let definitions = ["as $", "set ", "for ", "read "].map(|before| format!("{before}{was}"));
+            let is_own = places.iter().any(is_assignment)
+                || definitions.iter().any(|definition| text.contains(definition.as_str()));
             places.retain(|at| is_variable(text, *at));
-            // The filter or template itself defines a variable with this name.
-            let is_own = [format!("as ${was}"), format!("set {was}"), format!("for {was}")];
-            if !places.is_empty() && is_own.iter().any(|own| text.contains(own.as_str())) {
+            if !places.is_empty() && is_own {
                 unsure.push(was);
                 continue;
             }
