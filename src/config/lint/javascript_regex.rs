@@ -1,20 +1,28 @@
 //! Check of regular expressions in schemas: finds syntax that JavaScript clients reject.
 
-use std::{iter::Peekable, str::Chars};
+use std::{iter::Peekable, str::Chars, sync::LazyLock};
+
+use regex::Regex;
+
+use crate::settings::fixed_regex;
 
 /// Returns the reason why clients reject a pattern, if they do.
 ///
 /// If `new RegExp(pattern, "u")` fails for one pattern, clients with the TypeScript SDK lose the whole tool
-/// list, so this function must reject the same patterns. The pattern has already been compiled by the Rust
-/// engine, so its brackets are balanced.
+/// list, so this function must reject the same patterns, and classes that have another meaning there. The
+/// pattern has already been compiled by the Rust engine, so its brackets are balanced.
 pub(crate) fn rejected_by_clients(pattern: &str) -> Option<String> {
     let mut rest = pattern.chars().peekable();
     let mut in_class = false;
     let mut after_quantifier = false;
+    // JavaScript can't repeat an assertion, such as `^` or `\b`.
+    let mut after_assertion = false;
     while let Some(character) = rest.next() {
         let mut quantifier = false;
+        let mut assertion = false;
         match character {
             '\\' => {
+                assertion = !in_class && matches!(rest.peek(), Some('b' | 'B'));
                 if let Some(why) = unsupported_escape(&mut rest, in_class) {
                     return Some(why);
                 }
@@ -30,8 +38,15 @@ pub(crate) fn rejected_by_clients(pattern: &str) -> Option<String> {
             _ if in_class => {}
             '[' => in_class = true,
             ']' | '}' => return Some(format!("`{character}` without a backslash before it")),
+            '^' | '$' => assertion = true,
             '(' if rest.peek() == Some(&'?') => match rest.nth(1) {
-                Some(':' | '=' | '!' | '<') | None => {}
+                Some(':' | '=' | '!') | None => {}
+                Some('<') => {
+                    let name: String = rest.by_ref().take_while(|c| *c != '>').collect();
+                    if name.contains(['.', '[', ']']) {
+                        return Some(format!("`(?<{name}>…)`; write a name of letters, digits and `_`"));
+                    }
+                }
                 Some('P') => return Some("`(?P<name>…)`; write `(?<name>…)`".to_owned()),
                 Some(flag) => {
                     return Some(format!("`(?{flag}…)`; write out the alternatives, such as `[Aa]`"));
@@ -42,14 +57,20 @@ pub(crate) fn rejected_by_clients(pattern: &str) -> Option<String> {
                 if after_quantifier && !lazy {
                     return Some(format!("`{character}` after another repetition"));
                 }
+                if after_assertion {
+                    return Some(format!("`{character}` after an assertion, such as `^`"));
+                }
                 if character == '{' {
-                    let _ = rest.by_ref().find(|c| *c == '}');
+                    let counts: String = rest.by_ref().take_while(|c| *c != '}').collect();
+                    if counts.contains(char::is_whitespace) || counts.starts_with(',') {
+                        return Some(format!("`{{{counts}}}`; write a repetition such as `{{4,6}}`"));
+                    }
                 }
                 quantifier = !lazy;
             }
             _ => {}
         }
-        after_quantifier = quantifier;
+        (after_quantifier, after_assertion) = (quantifier, assertion);
     }
     None
 }
@@ -59,8 +80,11 @@ fn unsupported_escape(rest: &mut Peekable<Chars<'_>>, in_class: bool) -> Option<
     let (character, has_braces) = (rest.next()?, rest.peek() == Some(&'{'));
     let why = match character {
         'u' | 'p' | 'P' if has_braces => {
-            let _ = rest.find(|c| *c == '}');
-            return None;
+            let name: String = rest.skip(1).take_while(|c| *c != '}').collect();
+            let is_unknown = character != 'u' && !is_property(&name);
+            return is_unknown.then(|| {
+                format!("`\\{character}{{{name}}}`; write `\\p{{Lu}}` or `\\p{{Script=Greek}}`, in this case")
+            });
         }
         'b' | 'B' if has_braces && !in_class => "`\\b{…}`",
         'x' if has_braces => "`\\x{…}`; write `\\u{…}`",
@@ -76,6 +100,25 @@ fn unsupported_escape(rest: &mut Peekable<Chars<'_>>, in_class: bool) -> Option<
     Some(why.to_owned())
 }
 
+/// Whether JavaScript has a Unicode property of this exact spelling: a general category, a common binary
+/// property, or a script (ECMA-262, section 22.2.1, `UnicodePropertyValueExpression`).
+fn is_property(name: &str) -> bool {
+    static PROPERTY: LazyLock<Regex> = LazyLock::new(|| {
+        fixed_regex(
+            r"(?x)^(?:
+            (?:(?:General_Category|gc)=)?(?:
+                L[ultmoC]?|M[nce]?|N[dlo]?|P[cdseifo]?|S[mcko]?|Z[slp]?|C[cfon]?|
+                (?:[A-Z][a-z]+_)*(?:Letter|Mark|Number|Punctuation|Symbol|Separator)|
+                Control|Format|Private_Use|Unassigned|Other)
+            |Any|ASCII|Assigned|Alphabetic|Uppercase|Lowercase|Cased|White_Space|Math|Ideographic|Dash
+            |(?:ASCII_)?Hex_Digit|Emoji|X?ID_Start|X?ID_Continue
+            |(?:Script|sc|Script_Extensions|scx)=[A-Z][a-z]+(?:_[A-Z][a-z]+)*
+            )$",
+        )
+    });
+    PROPERTY.is_match(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,6 +132,8 @@ mod tests {
             r"[\w.\-]+@x",
             "(?:a|b)(?<c>d)",
             r"\p{L}\u{41}",
+            r"\p{Script=Greek}\P{Uppercase_Letter}[\p{gc=Nd}\p{Math_Symbol}]{2,}",
+            r"^\b(^a)*$",
             r"\{a\}",
         ] {
             regex::Regex::new(pattern).unwrap();
@@ -111,6 +156,12 @@ mod tests {
             r"\pL",
             "(?s:.)",
             "[a-z&&[aeiou]]",
+            r"^\p{Greek}+$",
+            r"^\p{letter}$",
+            r"^\d{4, 6}$",
+            "^*a",
+            r"\b+x",
+            "(?<a.b>x)",
             // Any character and `a]` to clients, one that is neither `]` nor `a` to us.
             "[^]a]",
         ] {
