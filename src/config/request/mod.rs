@@ -177,7 +177,8 @@ impl RequestParser<'_> {
             return value.reject_coded(Code::InvalidRequest.at_span(place), message, help);
         }
         let method = method_of(value, place, word)?;
-        if target.contains("://") {
+        // A URL may be part of the path or query: `GET archive/save/http://HOST`.
+        if target.split_once("://").is_some_and(|(scheme, _)| !scheme.contains(['/', '?'])) {
             return value.reject_coded(invalid, format!("{name} must name an upstream, not a URL"), HELP);
         }
         let slash = target.find(['/', '?']).unwrap_or(target.len());
