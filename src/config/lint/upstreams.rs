@@ -83,9 +83,9 @@ pub(crate) fn warn_of_unused(
     passthrough: Option<&UpstreamName>,
 ) {
     for (name, span) in names {
-        let lists_tools = upstreams.iter().any(|file| file.settings.name() == name && file.tools.is_some());
+        let is_imported = upstreams.iter().any(|file| file.settings.name() == name && file.imports_entries());
         let has_route = routes.iter().any(|file| &file.route.upstream == name);
-        if passthrough != Some(name) && !lists_tools && !has_route {
+        if passthrough != Some(name) && !is_imported && !has_route {
             let message = format!("no route uses the upstream `{name}`");
             let help = "remove it, or write a route for it";
             report.warning(Code::UnusedUpstream.at_span(*span), message, help);

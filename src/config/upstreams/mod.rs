@@ -59,6 +59,11 @@ impl ParsedUpstream {
     pub fn wanted_lists(&self) -> WantedLists {
         WantedLists { prompts: self.prompts.is_some(), resources: self.resources.is_some() }
     }
+
+    /// Whether tools, prompts or resources of the server are offered without a route.
+    pub(super) fn imports_entries(&self) -> bool {
+        self.tools.is_some() || self.prompts.is_some() || self.resources.is_some()
+    }
 }
 
 /// Section of an upstream.
