@@ -52,7 +52,7 @@ pub(super) fn migrate(arguments: &MigrateArguments, screen: &mut Screen) -> Resu
         find(path, &mut paths)?;
     }
     let (mut files, mut problems) = (Vec::new(), Vec::new());
-    for (path, format) in &paths {
+    for (path, format) in paths.values() {
         let name = path.display().to_string();
         let before = read_input(path, FILE_LIMIT_BYTES, "file")?;
         match migrated(&name, &before, *format) {
@@ -88,15 +88,16 @@ pub(super) fn migrate(arguments: &MigrateArguments, screen: &mut Screen) -> Resu
     })
 }
 
-/// Collects the files at a path. Skips symbolic links in folders, because they may lead to other places.
-fn find(path: &Path, found: &mut BTreeMap<PathBuf, Format>) -> Result<(), CommandError> {
+/// Collects the files at a path, by their canonical paths: a file may be named twice. Skips symbolic links in
+/// folders, because they may lead to other places.
+fn find(path: &Path, found: &mut BTreeMap<PathBuf, (PathBuf, Format)>) -> Result<(), CommandError> {
     let why = |error: io::Error| CommandError::usage(format!("{}: {error}", path.display()));
     if fs::metadata(path).map_err(why)?.is_file() {
         let Some(format) = format_of(path) else {
             let text = format!("{}: expected a `.yaml`, `.yml` or `.md` file", path.display());
             return Err(CommandError::usage(text));
         };
-        found.insert(path.to_owned(), format);
+        found.entry(fs::canonicalize(path).map_err(why)?).or_insert_with(|| (path.to_owned(), format));
         return Ok(());
     }
     for entry in fs::read_dir(path).map_err(why)? {

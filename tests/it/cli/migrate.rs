@@ -60,7 +60,10 @@ fn a_folder_is_rewritten_with_a_list_of_changes() {
     assert_eq!(folder.read("before"), OLD, "who reads the old file while it is replaced reads it whole");
     assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 5, "nothing is left beside");
     succeeds(&["check", "--config", &a]);
-    assert_eq!(succeeds(&["migrate", folder.path("").as_str()]), "nothing to rename in 3 files\n");
+    let twice = [folder.path(""), folder.path("inner/../a.yaml")];
+    assert_eq!(succeeds(&["migrate", &twice[0], &twice[1]]), "nothing to rename in 3 files\n");
+    fs::write(&a, OLD).unwrap();
+    assert!(succeeds(&["migrate", &twice[0], &twice[1]]).ends_with("2 changes in 1 of 3 files\n"));
 }
 
 #[test]
