@@ -25,11 +25,14 @@ pub fn schema() -> Value {
     schema
 }
 
-/// Converts a default value as the reference shows it ("`30s`", "200", "`true`") to JSON; `None` for a
-/// description in words.
+/// Converts a default value as the reference shows it ("`30s`", "200", "`true`", "`[true]`") to JSON; `None`
+/// for a description in words.
 fn json_of(default: &str) -> Option<Value> {
     match default.strip_prefix('`').and_then(|text| text.strip_suffix('`')) {
-        Some(text @ ("true" | "false")) => text.parse().ok().map(Value::Bool),
+        Some(text) if text.contains('`') => None,
+        Some(text) if matches!(text, "true" | "false") || text.starts_with('[') => {
+            serde_json::from_str(text).ok()
+        }
         Some(text) => Some(text.into()),
         None => default.parse::<u64>().ok().map(Value::from),
     }
@@ -118,5 +121,25 @@ fn value_schema(kind: ValueKind, definitions: &mut Definitions) -> Value {
         ValueKind::JsonSchema => json!({ "type": ["object", "boolean"] }),
         ValueKind::Anything => json!({}),
         ValueKind::Null => json!({ "type": "null" }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_have_the_type_of_the_value() {
+        let cases = [
+            ("`30s`", Some(json!("30s"))),
+            ("200", Some(json!(200))),
+            ("`true`", Some(json!(true))),
+            ("`[true]`", Some(json!([true]))),
+            ("`a` or `b`", None),
+            ("when the status is not 202", None),
+        ];
+        for (shown, expected) in cases {
+            assert_eq!(json_of(shown), expected, "{shown}");
+        }
     }
 }
