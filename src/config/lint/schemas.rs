@@ -24,8 +24,8 @@ const MAPS: &str = "$defs definitions dependencies dependentSchemas patternPrope
 /// Keywords whose value is a list of schemas.
 const LISTS: &str = "allOf anyOf oneOf prefixItems";
 /// Keywords whose value is a schema; in older dialects, `items` may also be a list of schemas.
-const SCHEMAS: &str = "additionalItems additionalProperties contains else if items not propertyNames then \
-                       unevaluatedItems unevaluatedProperties";
+const SCHEMAS: &str = "additionalItems additionalProperties contains contentSchema else if items not \
+                       propertyNames then unevaluatedItems unevaluatedProperties";
 
 /// Reports unknown keywords of a schema, and warns of keywords that its dialect does not have.
 pub(crate) fn check(report: &Report<'_>, schema: &Node) {
