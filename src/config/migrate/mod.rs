@@ -330,6 +330,10 @@ fn find_in_markdown(page: &str) -> Vec<YamlBlock> {
         let Some(mark) = ["```", "~~~"].iter().find(|mark| words.starts_with(**mark)) else { continue };
         let info = words.trim_start_matches(&mark[..1]);
         let fence = &words[..words.len() - info.len()];
+        // Inline code, such as ```` ```a``` ````, not a fence (CommonMark 0.31, section 4.5).
+        if info.contains('`') && fence.starts_with('`') {
+            continue;
+        }
         let is_end =
             |words: &str| words.starts_with(fence) && words.chars().all(|one| fence.starts_with(one));
         let Some((end, _)) = lines.find(|(_, line)| is_end(line.trim())) else { break };

@@ -242,7 +242,7 @@ fn several_documents_are_renamed_each() {
 
 #[test]
 fn blocks_of_a_page_are_renamed_wherever_they_belong() {
-    let before = "server: bind\n\n```yaml\nserver: { bind: a }\n```\n\n1. x\n\n   ```yaml\n   \
+    let before = "server: bind\n\n```a``` is code\n\n```yaml\nserver: { bind: a }\n```\n\n1. x\n\n   ```yaml\n   \
      - if: { status: 404 }\n\n     error: bind\n   ```\n\n\
                   ~~~yml\nretry: { tries: 5 }\n~~~\n\n```sh\nserver: { bind: a }\n```\n\n```yaml\n\
                   services: { a: { bind: 1 } }\n```\n";
@@ -254,7 +254,7 @@ fn blocks_of_a_page_are_renamed_wherever_they_belong() {
     assert_eq!(found.text, after);
     assert_eq!(found.remarks, []);
     let places: Vec<_> = found.changes.iter().map(|change| (change.line, change.column)).collect();
-    assert_eq!(places, [(4, 11), (10, 6), (16, 10)]);
+    assert_eq!(places, [(6, 11), (12, 6), (18, 10)]);
 }
 
 #[test]
