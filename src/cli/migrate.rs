@@ -69,6 +69,9 @@ pub(super) fn migrate(arguments: &MigrateArguments, screen: &mut Screen) -> Resu
         replace_files(changed.map(|file| (file.path.as_path(), file.after.text.as_str())))
             .map_err(|(path, error)| CommandError::runtime(format!("{}: {error}", path.display())))?;
     }
+    if !is_written {
+        files.clear();
+    }
     match arguments.output {
         Output::Json => screen.json(&as_json(&files, &problems, arguments.diff)),
         Output::Text => {

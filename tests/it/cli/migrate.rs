@@ -98,6 +98,8 @@ fn invalid_yaml_changes_nothing() {
     assert_eq!(status, 78);
     assert!(err.contains("b.yaml:1:9: ") && err.ends_with("glossator: nothing was changed\n"), "{err}");
     assert_eq!(folder.read("a.yaml"), OLD);
+    let json = glossator(&["migrate", "--output", "json", &folder.path("")]).stdout;
+    assert_eq!(serde_json::from_slice::<Value>(&json).unwrap()["changes"], json!([]));
     assert_eq!(run(&["--keep-going", &folder.path("")]).0, 78);
     assert_eq!(folder.read("a.yaml"), NEW);
     assert_eq!(run(&["--output", "json", &folder.path("b.yaml")]), (78, String::new()));
