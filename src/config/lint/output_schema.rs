@@ -268,7 +268,10 @@ impl Comparison<'_, '_> {
                 self.report.error(missing, message, help);
             } else if !always.contains(&name) {
                 let message = format!("`output` requires `{full}`, which is optional here");
-                let help = format!("remove `{full}` from `required`, or the `?` from the field");
+                let help = match fields.contains_key(name) {
+                    true => format!("remove `{full}` from `required`, or the `?` from the field"),
+                    false => format!("remove `{full}` from `required`, or add it to `fields`"),
+                };
                 self.report.error(missing, message, help);
             }
         }
