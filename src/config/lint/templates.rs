@@ -128,6 +128,8 @@ fn unescaped<'t>(template: &'t str, syntax: Syntax, schema: &Map<String, Value>)
 
 /// Whether the last filter of an expression escapes the value for this syntax, or declares it safe.
 fn is_escaped(expression: &str, syntax: Syntax) -> bool {
+    static STRINGS: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r#"'[^']*'|"[^"]*""#));
+    let expression = STRINGS.replace_all(expression, "''");
     let Some((_, last)) = expression.rsplit_once('|') else { return false };
     match last.trim().split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next() {
         Some("int" | "float" | "round" | "abs" | "length" | "count" | "b64encode" | "safe") => true,
@@ -260,6 +262,7 @@ mod tests {
             ("{% for k in args.k %}get {{ k }}\n{% endfor %}", None),
             ("get {{ args.s | tojson }} {{ args.s | replace('\n', ' ') }}\n", None),
             ("get {{ args.s | safe }}\n", None),
+            ("get {{ args.s | replace('|', ' ') }}\n", None),
             ("get {{ args.n }} {{ args.s | upper }}\n", Some("s")),
             ("get {{ args.f }}\n", Some("f")),
             ("get {{ args.w }}\n", Some("w")),
