@@ -265,5 +265,6 @@ impl ConfigArgument {
 /// Error for an unknown route name.
 fn no_such_route(name: &str, loaded: &Loaded) -> CommandError {
     let names = quoted_list(loaded.routes.iter().map(|file| file.name().as_str()));
+    let names = if names.is_empty() { "none" } else { names.as_str() };
     CommandError::usage(format!("there is no route `{name}`; there are {names}"))
 }

@@ -330,6 +330,15 @@ fn examples_are_chosen_by_route_and_by_name() {
 }
 
 #[test]
+fn an_unknown_route_is_an_error_even_if_there_are_no_routes() {
+    let file =
+        TemporaryFile::new("no-routes.yaml", "upstreams: { old: 'http://127.0.0.1:9' }\npassthrough: old\n");
+    let output = glossator(&["test", "--route", "x", "--config", file.path()]);
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && err.contains("no route `x`; there are none\n"), "{err}");
+}
+
+#[test]
 fn update_writes_actual_results_and_keeps_the_rest_of_the_file() {
     let file = std::env::temp_dir().join(format!("glossator-it-{}-update.yaml", std::process::id()));
     let before = "# Kept.\nupstreams: { old: 'http://127.0.0.1:9' }\nroutes:\n  tool:\n    description: d # Kept.\n    request: GET old/x\n    \
