@@ -68,7 +68,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
     let (mut updated, mut not_updated) = (Vec::new(), Vec::new());
     for verdict in different().filter(|_| arguments.update) {
         match update(verdict, arguments.accept_errors) {
-            Ok(()) => updated.push(&verdict.name),
+            Ok(()) => updated.push(verdict),
             Err(why) => not_updated.push((&verdict.name, why)),
         }
     }
@@ -78,6 +78,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
         Output::Json => {
             let tests: Vec<_> = verdicts.iter().map(ExampleResult::to_json).collect();
             let reasons = not_updated.iter().map(|(name, why)| json!({ "name": name, "why": why }));
+            let updated: Vec<_> = updated.iter().map(|result| &result.name).collect();
             screen.json(&json!({ "passed": passed, "failed": failed, "updated": updated,
                 "not_updated": reasons.collect::<Vec<_>>(), "tests": tests }));
         }

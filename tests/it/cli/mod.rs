@@ -428,6 +428,20 @@ fn update_writes_an_error_in_place_of_a_success_only_with_accept_errors() {
 }
 
 #[test]
+fn only_the_updated_one_of_two_tests_with_the_same_name_is_shown_as_updated() {
+    let file = TemporaryFile::new(
+        "same-name.yaml",
+        "upstreams: { old: 'http://127.0.0.1:9' }\nroutes:\n  tool:\n    description: d\n    \
+         request: GET old/x\n    tests:\n      \
+         - { name: \"2\", response: { content_type: text/plain, body: a }, expect: { text: b } }\n      \
+         - { response: { status: 404, content_type: text/plain, body: no }, expect: { text: b } }\n",
+    );
+    let output = glossator(&["test", "--update", "--config", file.path()]);
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert!(out.contains("test tool/2 ... updated\n") && out.contains("test tool/2 ... FAILED"), "{out}");
+}
+
+#[test]
 fn update_writes_an_error_as_the_first_expectation_only_with_accept_errors() {
     let before = "upstreams: { old: 'http://127.0.0.1:9' }\nroutes:\n  tool:\n    description: d\n    \
                   request: GET old/x\n    tests:\n      \
