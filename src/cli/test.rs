@@ -45,48 +45,49 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
         (arguments.routes.is_empty() || arguments.routes.iter().any(|selected| selected == route))
             && arguments.filter.as_ref().is_none_or(|filter| name.contains(filter))
     };
-    let mut verdicts = Vec::new();
+    let mut results = Vec::new();
     for file in loaded.routes.iter() {
         for (index, example) in file.tests.iter().enumerate() {
             // A test without a name is identified by its number.
             let own = example.name.clone().unwrap_or_else(|| (index + 1).to_string());
             let name = format!("{}/{own}", file.name());
             if is_selected(&name, file) {
-                verdicts.push(ExampleResult::run(name, index, file, example));
+                results.push(ExampleResult::run(name, index, file, example));
             }
         }
     }
-    if let Some(filter) = arguments.filter.as_ref().filter(|_| verdicts.is_empty()) {
+    if let Some(filter) = arguments.filter.as_ref().filter(|_| results.is_empty()) {
         let routes = quoted_list(arguments.routes.iter().map(String::as_str));
         let of = if routes.is_empty() { String::new() } else { format!(" of {routes}") };
         return Err(CommandError::usage(format!(
             "no example{of} has `{filter}` in its name, which is `ROUTE/EXAMPLE`"
         )));
     }
-    let different = || verdicts.iter().filter(|verdict| !verdict.differences.is_empty());
+    let different = || results.iter().filter(|result| !result.differences.is_empty());
     // Each test that can't be updated is listed with the reason.
     let (mut updated, mut not_updated) = (Vec::new(), Vec::new());
-    for verdict in different().filter(|_| arguments.update) {
-        match update(verdict, arguments.accept_errors) {
-            Ok(()) => updated.push(verdict),
-            Err(why) => not_updated.push((&verdict.name, why)),
+    for result in different().filter(|_| arguments.update) {
+        match update(result, arguments.accept_errors) {
+            Ok(()) => updated.push(result),
+            Err(why) => not_updated.push((&result.name, why)),
         }
     }
     let failed = different().count() - updated.len();
-    let passed = verdicts.len() - different().count();
+    let passed = results.len() - different().count();
     match arguments.output {
         Output::Json => {
-            let tests: Vec<_> = verdicts.iter().map(ExampleResult::to_json).collect();
+            let tests: Vec<_> = results.iter().map(ExampleResult::to_json).collect();
             let reasons = not_updated.iter().map(|(name, why)| json!({ "name": name, "why": why }));
             let updated: Vec<_> = updated.iter().map(|result| &result.name).collect();
             screen.json(&json!({ "passed": passed, "failed": failed, "updated": updated,
                 "not_updated": reasons.collect::<Vec<_>>(), "tests": tests }));
         }
         Output::Text => {
-            for verdict in &verdicts {
-                verdict.show(updated.contains(&&verdict.name), screen);
+            for result in &results {
+                // Two tests can have the same name.
+                result.show(updated.iter().any(|updated| std::ptr::eq(*updated, result)), screen);
             }
-            let mut routes: Vec<_> = verdicts.iter().map(|verdict| verdict.route).collect();
+            let mut routes: Vec<_> = results.iter().map(|result| result.route).collect();
             routes.dedup();
             let updates =
                 if arguments.update { format!(", {} updated", updated.len()) } else { String::new() };
@@ -202,15 +203,15 @@ impl Difference<'_> {
 }
 
 /// Writes the actual result of a test into its file. An error is the reason why that is impossible.
-fn update(verdict: &ExampleResult<'_>, accept_errors: bool) -> Result<(), String> {
+fn update(result: &ExampleResult<'_>, accept_errors: bool) -> Result<(), String> {
     // Otherwise the wrong result of a broken rule would become the expected result.
-    if let Some(error) = verdict.error.filter(|_| !accept_errors) {
+    if let Some(error) = result.error.filter(|_| !accept_errors) {
         return Err(format!("{error}; `--accept-errors` writes it"));
     }
-    let expect = verdict.found.as_ref().ok_or("its arguments are invalid")?;
-    let file = Path::new(&verdict.position.file);
+    let expect = result.found.as_ref().ok_or("its arguments are invalid")?;
+    let file = Path::new(&result.position.file);
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
-    let written = update_expectation(&text, verdict.route, verdict.index, expect)?;
+    let written = update_expectation(&text, result.route, result.index, expect)?;
     replace_files([(file, written.as_str())]).map_err(|(_, error)| error.to_string())
 }
 

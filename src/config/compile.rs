@@ -154,11 +154,11 @@ pub(in crate::config) fn compile(
     let prompts =
         prompt_entries.iter().filter_map(|entry| prompts::read(report, known, &defaults.scopes, entry));
     let prompts: PromptTable = prompts.map(|prompt| (prompt.name.clone(), prompt.into())).collect();
-    let offers =
-        |file: &ParsedUpstream| file.tools.is_some() || file.prompts.is_some() || file.resources.is_some();
-    let lists_tools = upstreams.iter().any(offers);
-    let nothing =
-        written.is_empty() && prompt_entries.is_empty() && file.get("passthrough").is_none() && !lists_tools;
+    let imports_entries = upstreams.iter().any(ParsedUpstream::imports_entries);
+    let nothing = written.is_empty()
+        && prompt_entries.is_empty()
+        && file.get("passthrough").is_none()
+        && !imports_entries;
     if nothing && report.errors() == 0 {
         let beginning = || report.files().beginning(root.span.file);
         let place = file.entry("routes").map_or_else(beginning, |entry| entry.key.span);

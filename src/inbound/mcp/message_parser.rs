@@ -401,8 +401,12 @@ mod tests {
 
     #[test]
     fn json_that_is_no_message_is_an_invalid_request() {
-        check_rejected("[]", None, "-32600 batches");
-        check_rejected(r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, None, "-32600 batches");
+        check_rejected("[]", None, "-32600 a batch can't be nested");
+        check_rejected(
+            r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#,
+            None,
+            "-32600 a batch can't be nested",
+        );
         check_rejected("7", None, "-32600 a message is");
         check_rejected("{}", None, "-32600 `jsonrpc`");
         check_rejected(r#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#, Some("7"), "-32600 `jsonrpc`");
@@ -416,7 +420,7 @@ mod tests {
             "-32600 duplicate field `id`",
         );
         check_rejected(r#"{"jsonrpc":"2.0","id":"a","method":7}"#, Some(r#""a""#), "-32600 `method`");
-        check_rejected(r#"{"jsonrpc":"2.0","id":1}"#, Some("1"), "-32600 a message needs");
+        check_rejected(r#"{"jsonrpc":"2.0","id":1}"#, Some("1"), "-32600 a request needs");
     }
 
     #[test]

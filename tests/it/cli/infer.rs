@@ -247,8 +247,8 @@ fn the_output_of_a_command_gives_a_route_that_runs_it() {
 fn a_url_gives_the_names_and_the_address() {
     let file = TemporaryFile::new("tokyo.txt", "Temp: 5\nState: up\n");
     for (url, parts) in [
-        ("http://plant.example/天気", ["_tokyo:\n", "http://plant.example"]),
-        ("http://plant.example/weather/天気", ["  get_weather:\n", "http://plant.example"]),
+        ("http://plant.example/~", ["_tokyo:\n", "http://plant.example"]),
+        ("http://plant.example/weather/~", ["  get_weather:\n", "http://plant.example"]),
         ("localhost:8080/fetch?u=http://x/", ["  get_fetch:\n", "\"http://localhost:8080\""]),
     ] {
         let yaml = succeeds(&["infer", file.path(), "--url", url]);
