@@ -78,7 +78,7 @@ fn read_condition(value: &Cursor<'_>) -> Checked<Option<Matcher>> {
     if matcher.is_empty() {
         let message = format!("{} has no condition, so it would always match", value.name);
         let help = "write a jq condition, such as `.state == \"done\"`";
-        return value.reject_coded(Code::EmptyValue.at_span(value.place), message, help);
+        return value.reject_coded(Code::EmptyValue.at_span(value.key_span), message, help);
     }
     Ok(Some(matcher))
 }

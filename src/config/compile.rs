@@ -196,7 +196,7 @@ pub(in crate::config) fn compile(
         passthrough,
         routes: routes.into(),
         prompts,
-        named_files: report.named_files(),
+        referenced_files: report.referenced_files(),
         certificates,
         warnings: Vec::new(),
     })
@@ -205,7 +205,7 @@ pub(in crate::config) fn compile(
 /// Parses a section of the file; the key is the section's identifier.
 fn section<T: Section>(context: ReadContext<'_>, file: &OpenSection<'_>) -> Checked<T> {
     let keys = T::keys();
-    read_section(context, file.entry(keys.id), file.value.place, keys.section)
+    read_section(context, file.entry(keys.id), file.value.key_span, keys.section)
 }
 
 /// Parses rules that no route uses, so that their problems are reported too.
@@ -220,7 +220,7 @@ pub(in crate::config) fn merge(report: &Report<'_>, trees: Vec<Node>) -> Option<
     let mut merged: Option<(SourceSpan, Vec<Entry>)> = None;
     for tree in trees {
         let Kind::Map(entries) = tree.kind else {
-            let message = format!("expected a map with the keys of the file, found {}", tree.found());
+            let message = format!("expected a map with the keys of the file, found {}", tree.describe());
             let help = "write the keys of sections: `upstreams:`, `routes:`";
             report.error(Code::WrongType.at_span(tree.span), message, help);
             continue;
@@ -323,7 +323,7 @@ fn check_version(report: &Report<'_>, trees: &[Node]) -> Option<()> {
                 "install a newer glossator; the rest of this file has not been checked".to_owned(),
             ),
             _ => (
-                format!("`version` must be {VERSION}, found {}", node.found()),
+                format!("`version` must be {VERSION}, found {}", node.describe()),
                 format!("write `version: {VERSION}`, or remove it"),
             ),
         };

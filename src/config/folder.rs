@@ -26,7 +26,7 @@ pub(super) fn read(path: &Path) -> (Files, Vec<Problem>) {
         match read_one(&path).and_then(|bytes| text_of(&name, bytes)) {
             Ok(text) => {
                 let file = files.add(name, without_mark(&text), Origin::File);
-                files.set_path(file, &path);
+                files.set_folder_of(file, &path);
             }
             Err(problem) => problems.push(*problem),
         }

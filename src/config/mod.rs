@@ -141,7 +141,7 @@ pub struct Loaded {
     /// Prompts, by name.
     pub prompts: PromptTable,
     /// Files that the configuration refers to: secrets and certificates.
-    pub named_files: Vec<PathBuf>,
+    pub referenced_files: Vec<PathBuf>,
     /// Expiry of the configured certificates.
     pub certificates: Vec<CertificateExpiry>,
     /// Importer that creates routes from the tools that MCP servers list.

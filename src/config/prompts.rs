@@ -232,7 +232,8 @@ impl Setting for PromptMessages {
         if items.is_empty() {
             return value.reject_empty(help);
         }
-        let message = |item| value.part(item, "a message", PromptMessageSettings::KIND).with_span(item.span);
+        let message =
+            |item| value.part(item, "a message", PromptMessageSettings::KIND).with_key_span(item.span);
         let messages = items.iter().filter_map(|item| PromptMessageSettings::read(&message(item)).ok());
         let contents = messages.filter_map(|message| message.user.or(message.assistant));
         let parts: Vec<ParsedPart> = contents.flat_map(|MessageContent(parts)| parts).collect();
@@ -279,7 +280,7 @@ impl Setting for MessageContent {
                 return value.reject_empty("write a string, or `[{ text: … }]`");
             }
             Kind::List(items) => {
-                let block = |item| value.part(item, value.name, BlockSettings::KIND).with_span(item.span);
+                let block = |item| value.part(item, value.name, BlockSettings::KIND).with_key_span(item.span);
                 items.iter().filter_map(|item| part(&block(item), role).ok()).collect()
             }
             Kind::Map(_) => vec![part(value, role)?],

@@ -94,7 +94,7 @@ pub(super) struct RuleSettings {
 impl RuleSettings {
     fn compile(self, value: &Cursor<'_>) -> Checked<Rule> {
         let reject = |name: &str, message: &str| {
-            let place = value.node.entry(name).map_or(value.place, |entry| entry.key.span);
+            let place = value.node.entry(name).map_or(value.key_span, |entry| entry.key.span);
             value.reject_coded(Code::ConflictingKeys.at_span(place), message, "remove one of the two")
         };
         let extract = self.extract;

@@ -174,12 +174,12 @@ fn example(value: &Cursor<'_>, upstream_kind: UpstreamKind) -> Checked<Example> 
     if value.node.as_map().is_some() && value.node.get("expect").is_none_or(is_empty) {
         let message = "the example has no `expect`, so it fails";
         let help = "`glossator test --update` writes the current result as `expect`";
-        value.context.report.warning(Code::EmptyTest.at_span(value.place), message, help);
+        value.context.report.warning(Code::EmptyTest.at_span(value.key_span), message, help);
     }
     let (read, fits) = (ExampleSettings::read(value), check_upstream_kind(value, upstream_kind));
     let ExampleSettings { name, args, answers, response, expect } = read?;
     fits?;
-    let position = Position::new(value.context.report, value.place);
+    let position = Position::new(value.context.report, value.key_span);
     Ok(Example { name, position, args, answers, response: response.compile(upstream_kind), expect })
 }
 

@@ -115,9 +115,9 @@ fn configured_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) ->
         Some(kind) if kind == "object" => {}
         Some(_) => {
             let node = entry.value.get("type").unwrap_or(&entry.value);
-            let message = format!("the root of `input` must be of type `object`, found {}", node.found());
+            let message = format!("the root of `input` must be of type `object`, found {}", node.describe());
             let help = "write `type: object`, with the arguments under `properties`";
-            return report.reject(Code::InputIsNoObject.at_span(node.span), message, help);
+            return report.reject(Code::InputNotObject.at_span(node.span), message, help);
         }
     }
     let open = is_composed(&document)
@@ -206,7 +206,7 @@ pub(super) fn report_unreadable_by_clients(report: &Report<'_>, Entry { key, val
         ("$ref" | "$dynamicRef", Some(reference)) if !reference.starts_with('#') => {
             let message = format!("`{reference}` refers to another document, which clients don't load");
             let help = "move the schema to `$defs`, and write `$ref: \"#/$defs/NAME\"`";
-            report.error(Code::ForeignReference.at_span(value.span), message, help);
+            report.error(Code::ExternalReference.at_span(value.span), message, help);
         }
         ("pattern", Some(pattern)) => check_pattern(report, value.span, pattern),
         _ => {}
@@ -217,7 +217,7 @@ fn check_pattern(report: &Report<'_>, span: SourceSpan, pattern: &str) {
     let Some(why) = rejected_by_clients(pattern) else { return };
     let (why, help) = why.split_once("; ").unwrap_or((&why, "use syntax that ECMAScript supports"));
     let message = format!("clients compile patterns with an ECMAScript engine, which rejects {why}");
-    report.error(Code::ForeignPattern.at_span(span), message, help);
+    report.error(Code::NonEcmaScriptPattern.at_span(span), message, help);
 }
 
 fn reject_schema<T>(report: &Report<'_>, node: &Node, error: &SchemaError) -> Option<T> {

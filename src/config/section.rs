@@ -25,21 +25,21 @@ use crate::translate::{Matcher, StatusPattern};
 /// Creates a cursor at a value in which environment variables are not expanded.
 pub(super) fn cursor<'a>(
     report: &'a Report<'_>,
-    place: SourceSpan,
+    key_span: SourceSpan,
     node: &'a Node,
     name: &'a str,
     kind: ValueKind,
 ) -> Cursor<'a> {
-    Cursor::new(plain_context(report), place, node, name, kind)
+    Cursor::new(plain_context(report), key_span, node, name, kind)
 }
 
 /// Opens a section whose keys are then parsed one by one. Returns `None` after reporting the problems.
 pub(super) fn open_section<'a, T: Section + Setting>(
     report: &'a Report<'_>,
-    place: SourceSpan,
+    key_span: SourceSpan,
     node: &'a Node,
 ) -> Option<OpenSection<'a>> {
-    OpenSection::open(&cursor(report, place, node, "", T::KIND), T::keys()).ok()
+    OpenSection::open(&cursor(report, key_span, node, "", T::KIND), T::keys()).ok()
 }
 
 /// Creates a context for settings in which environment variables are not expanded.

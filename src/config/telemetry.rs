@@ -305,7 +305,7 @@ impl<'a> OtelVariables<'a> {
     fn trusted_cas(&self) -> Option<Vec<u8>> {
         let name = "OTEL_EXPORTER_OTLP_CERTIFICATE";
         let path = self.get(name)?;
-        self.context.report.add_named_file(Path::new(path));
+        self.context.report.add_referenced_file(Path::new(path));
         let warn = |why: String| {
             let help = "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`";
             self.warn_of_ignored(name, "it", &format!("the file `{path}` {why}"), help);

@@ -29,7 +29,7 @@ struct ConfigFiles {
     /// Interval of checks for changed files; zero disables them.
     interval: Duration,
     /// Files that the configuration refers to.
-    named_files: Arc<[PathBuf]>,
+    referenced_files: Arc<[PathBuf]>,
     /// Fingerprint of all files at the time when they were read.
     fingerprint: Option<ConfigFingerprint>,
 }
@@ -38,9 +38,9 @@ impl Reloader {
     /// Creates the reloader of a process whose configuration was loaded from `sources`.
     pub fn new(sources: Sources, loaded: &Loaded, process: ProcessControl, hangups: Signal) -> Self {
         let (sources, interval) = (Arc::new(sources), loaded.server.listener.reload_interval);
-        let named_files: Arc<[PathBuf]> = loaded.named_files.clone().into();
-        let fingerprint = ConfigFingerprint::new(&sources, &named_files);
-        Self { process, hangups, files: ConfigFiles { sources, interval, named_files, fingerprint } }
+        let referenced_files: Arc<[PathBuf]> = loaded.referenced_files.clone().into();
+        let fingerprint = ConfigFingerprint::new(&sources, &referenced_files);
+        Self { process, hangups, files: ConfigFiles { sources, interval, referenced_files, fingerprint } }
     }
 
     /// Waits for the next reason to reload. Returns the reloader, and the reload requests of the admin API
@@ -79,12 +79,13 @@ impl Reloader {
     ///
     /// The reason for the failure.
     async fn try_reload(&mut self, app: &mut App) -> Result<(Loaded, Vec<String>), String> {
-        let (sources, named_files) = (Arc::clone(&self.files.sources), Arc::clone(&self.files.named_files));
+        let (sources, referenced_files) =
+            (Arc::clone(&self.files.sources), Arc::clone(&self.files.referenced_files));
         // Blocking, because it reads files and compiles patterns.
         let read = tokio::task::spawn_blocking(move || {
             // The fingerprint is taken before the files are read: a file that is written meanwhile then
             // counts as changed.
-            let fingerprint = ConfigFingerprint::new(&sources, &named_files);
+            let fingerprint = ConfigFingerprint::new(&sources, &referenced_files);
             (fingerprint, config::load(&sources))
         });
         let Ok((fingerprint, loaded)) = read.await else {
@@ -117,9 +118,9 @@ impl Reloader {
             warn!(settings = restart_pending.join(", "), "changed settings take effect only after a restart");
         }
         let files = &mut self.files;
-        if *files.named_files != *loaded.named_files {
-            files.named_files = loaded.named_files.clone().into();
-            files.fingerprint = ConfigFingerprint::new(&files.sources, &files.named_files);
+        if *files.referenced_files != *loaded.referenced_files {
+            files.referenced_files = loaded.referenced_files.clone().into();
+            files.fingerprint = ConfigFingerprint::new(&files.sources, &files.referenced_files);
         }
         self.process.status.send_modify(|status| {
             status.generation += 1;
@@ -171,9 +172,10 @@ impl ConfigFiles {
         let mut before = self.fingerprint.clone();
         loop {
             sleep(self.interval).await;
-            let (sources, named_files) = (Arc::clone(&self.sources), Arc::clone(&self.named_files));
+            let (sources, referenced_files) = (Arc::clone(&self.sources), Arc::clone(&self.referenced_files));
             let Ok(now) =
-                tokio::task::spawn_blocking(move || ConfigFingerprint::new(&sources, &named_files)).await
+                tokio::task::spawn_blocking(move || ConfigFingerprint::new(&sources, &referenced_files))
+                    .await
             else {
                 continue;
             };

@@ -1,8 +1,8 @@
 //! Credentials that are recognized by their form, regardless of the name before them: tokens, private keys,
 //! and the passwords in URLs and connection strings.
 //!
-//! [`PRIVATE_KEYS`] and [`FORMS`] are the only list of forms; error texts of upstreams are masked with it
-//! too.
+//! [`PRIVATE_KEYS`] and [`FORMS`] are the only patterns of keys and tokens. Error texts of upstreams are
+//! masked with them, too.
 
 use std::{ops::Range, sync::LazyLock};
 
@@ -79,8 +79,8 @@ pub(crate) fn tokens_in(text: &str) -> Vec<Range<usize>> {
 
 /// Whether a text contains a private key.
 pub(crate) fn has_private_key(text: &str) -> bool {
-    /// The marker and base64 or headers after it. A message or a pattern that only mentions the marker has
-    /// neither.
+    /// The marker, and 16 characters of base64 or headers after it. A pattern that only mentions the marker
+    /// has no such characters; prose directly after the marker may have them.
     const BEGINNING: &str = r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----[0-9A-Za-z+/=:,\-\s\\]{16,}";
     static KEY: LazyLock<Regex> = LazyLock::new(|| fixed_regex(BEGINNING));
     text.contains("PRIVATE KEY-----") && KEY.is_match(text)
@@ -130,7 +130,7 @@ fn is_words(text: &str) -> bool {
     })
 }
 
-/// User names and passwords in URLs.
+/// User names and passwords in URLs ("userinfo", RFC 3986).
 fn in_urls(text: &str) -> Vec<Range<usize>> {
     const LOGIN: &str = concat!(
         r#"://(?<login>[^\s"'/?#]*"#,
@@ -206,7 +206,7 @@ fn in_pairs(text: &str) -> Vec<Range<usize>> {
         r"|(?<semicolon>;)\s*(?:[A-Za-z]+ )*(?<after>[A-Za-z][0-9A-Za-z_.\-]{0,63})\s*=\s*",
     );
     /// First characters of a value that is a template, a pattern or an expression, not a literal.
-    const NO_LITERAL: [char; 13] = ['{', '(', '[', '<', '\\', '.', '*', '^', '|', '=', '~', '$', '…'];
+    const NON_LITERAL: [char; 13] = ['{', '(', '[', '<', '\\', '.', '*', '^', '|', '=', '~', '$', '…'];
     static PAIRS: LazyLock<Regex> = LazyLock::new(|| fixed_regex(PAIR));
     // The ends are searched once: searching after each pair would take quadratic time.
     let positions =
@@ -234,7 +234,7 @@ fn in_pairs(text: &str) -> Vec<Range<usize>> {
         let is_quoted = rest.starts_with(['"', '\'']) || rest.starts_with("\\\"");
         let is_literal = match is_connection_string {
             true => !rest.starts_with(['{', '=']),
-            false => is_quoted || !rest.starts_with(NO_LITERAL) && !rest.starts_with("%{"),
+            false => is_quoted || !rest.starts_with(NON_LITERAL) && !rest.starts_with("%{"),
         };
         if !is_literal {
             continue;
@@ -261,12 +261,12 @@ fn in_addresses(text: &str) -> Vec<Range<usize>> {
         r"|[0-9A-Za-z\-]+(?:\.[0-9A-Za-z\-]+)*(?::[0-9]{2,5}(?-u:\b)|\.[A-Za-z]{2,}(?-u:\b)))",
     );
     /// Schemes and labels before email addresses, as in `mailto:me@a.test`, which are not user names.
-    const NO_USERS: [&str; 14] = [
+    const NON_USER_LABELS: [&str; 14] = [
         "acct", "author", "bcc", "cc", "contact", "email", "from", "mail", "mailto", "owner", "sip", "sips",
         "to", "xmpp",
     ];
     static ADDRESSES: LazyLock<Regex> = LazyLock::new(|| fixed_regex(ADDRESS));
-    let is_user = |user: &str| !NO_USERS.iter().any(|name| name.eq_ignore_ascii_case(user));
+    let is_user = |user: &str| !NON_USER_LABELS.iter().any(|name| name.eq_ignore_ascii_case(user));
     ADDRESSES
         .captures_iter(text)
         .filter(|found| found.name("user").is_some_and(|user| is_user(user.as_str())))

@@ -108,9 +108,13 @@ pub(crate) fn expand_secret(context: ReadContext<'_>, span: SourceSpan, text: &s
     Ok(Expanded { text: secret_file(context, span, &path.text)?, external: true })
 }
 
-/// Reads the file of a value `file:path`; returns its path and contents. For owners that reload the file
-/// themselves: unlike a secret file, the file is not watched, so a change does not reload the configuration.
-pub(crate) fn own_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checked<(PathBuf, String)> {
+/// Reads the file named after `file:`; returns its path and contents. For callers that reload the file
+/// themselves: unlike a secret file, it is not watched, so a change does not reload the configuration.
+pub(crate) fn read_unwatched_file(
+    context: ReadContext<'_>,
+    span: SourceSpan,
+    path: &str,
+) -> Checked<(PathBuf, String)> {
     let path = expand(context, span, path)?;
     let path = path.text.trim();
     Ok((path.into(), read_file(context, span, path)?))
@@ -144,7 +148,7 @@ pub(crate) fn is_variable_name(name: &str) -> bool {
 /// Reads a file with a secret and records its path, so that a change of the file reloads the configuration.
 fn secret_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checked<String> {
     let path = path.trim();
-    context.report.add_named_file(Path::new(path));
+    context.report.add_referenced_file(Path::new(path));
     read_file(context, span, path)
 }
 

@@ -33,7 +33,7 @@ pub(crate) enum ShortForm {
 #[derive(Debug)]
 pub(crate) enum Row {
     Key(KeySpec),
-    /// Keys of another struct that are in the same section.
+    /// Keys of another struct that are in the same section (`flatten` of serde).
     Part(fn() -> &'static KeyTable),
 }
 
@@ -89,7 +89,7 @@ pub(crate) enum ValueKind {
     /// One of the listed words.
     Word(&'static [&'static str]),
     Boolean,
-    /// Type of a field, with the optional suffixes `[]` and `?`.
+    /// Type of an extracted field, such as `number`, with the optional suffixes `[]` and `?`.
     FieldType,
     /// Duration with a unit; minimum and maximum in milliseconds.
     Duration(u64, u64),

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use config::{Config, ConfigError, Value, ValueKind as Merged};
+use config::{Config, ConfigError, Value, ValueKind as ConfigKind};
 
 use super::{
     expansion::Environment,
@@ -39,8 +39,8 @@ pub struct Flag {
 pub(crate) struct ExternalSettings(Vec<(String, SourceSpan)>);
 
 impl ExternalSettings {
-    /// Registers variables and flags among the files. An empty variable is ignored, because container tools
-    /// set a variable without a value to the empty string.
+    /// Registers variables and flags among the files, including those with an empty value. [`merge`] decides
+    /// whether they apply.
     pub(crate) fn register(files: &mut Files, environment: &Environment, flags: &[Flag]) -> Self {
         let mut external = Vec::new();
         for (name, value) in environment.0.iter().filter(|(name, _)| name.starts_with(PREFIX)) {
@@ -98,11 +98,11 @@ pub(crate) fn merge(
     let mut external_entries = HashMap::new();
     for (name, span) in &external.0 {
         let text = report.files().text(*span);
-        // An empty variable is ignored, except for a secret: ignoring it could disable what the secret
-        // protects.
-        let counts = |key: &KeySpec| !text.is_empty() || key.secret;
+        // An empty variable or flag is ignored, because container tools set variables without a value to the
+        // empty string; but not a secret: ignoring it could disable what the secret protects.
+        let applies = |key: &KeySpec| !text.is_empty() || key.secret;
         let setting = settings.iter().find(|(path, _)| path == name || variable(path) == *name);
-        if let Some((path, key)) = setting.filter(|(_, key)| counts(key)) {
+        if let Some((path, key)) = setting.filter(|(_, key)| applies(key)) {
             if text.contains(char::REPLACEMENT_CHARACTER) {
                 let message = "the value of this variable is not UTF-8";
                 report.add(Problem::without_span(Code::NotUtf8, name, message, None));
@@ -164,7 +164,7 @@ fn merged(sections: &[Entry], external: &HashMap<String, Entry>) -> Result<Confi
         layers = layers.set_default(&section.key.text, layer_of(&section.value))?;
     }
     for path in external.keys() {
-        layers = layers.set_override(path, Value::new(Some(path), Merged::Nil))?;
+        layers = layers.set_override(path, Value::new(Some(path), ConfigKind::Nil))?;
     }
     layers.build()
 }
@@ -173,8 +173,8 @@ fn merged(sections: &[Entry], external: &HashMap<String, Entry>) -> Result<Confi
 /// replaced as a whole.
 fn layer_of(node: &Node) -> Value {
     let member = |entry: &Entry| (entry.key.text.clone(), layer_of(&entry.value));
-    let table = node.as_map().map(|entries| Merged::Table(entries.iter().map(member).collect()));
-    Value::new(None, table.unwrap_or(Merged::Nil))
+    let table = node.as_map().map(|entries| ConfigKind::Table(entries.iter().map(member).collect()));
+    Value::new(None, table.unwrap_or(ConfigKind::Nil))
 }
 
 /// Converts a merged table to entries in the order of the file; entries from variables and flags come last.
@@ -185,12 +185,12 @@ fn entries_of(
     external: &HashMap<String, Entry>,
     span: SourceSpan,
 ) -> Vec<Entry> {
-    let Merged::Table(members) = &table.kind else { return Vec::new() };
+    let ConfigKind::Table(members) = &table.kind else { return Vec::new() };
     let entry = |(name, value): (&String, &Value)| {
         let own = file.iter().find(|entry| entry.key.text == *name);
         match (value.origin(), &value.kind) {
             (Some(path), _) => external.get(path).cloned(),
-            (None, Merged::Table(_)) => {
+            (None, ConfigKind::Table(_)) => {
                 let (key, span) = own.map_or((span, span), |own| (own.key.span, own.value.span));
                 let own = own.and_then(|own| own.value.as_map()).unwrap_or_default();
                 let inside = entries_of(value, own, external, span);

@@ -99,7 +99,7 @@ impl Problems {
     /// Maximum number of reported problems; most problems beyond it follow from the same mistake.
     pub const MAX_REPORTED: usize = 500;
 
-    /// Creates the list from all problems, including warnings, which must be sorted.
+    /// Creates the list from all problems, including warnings. They must be sorted.
     pub(crate) fn from_list(mut list: Vec<Problem>) -> Self {
         if list.is_empty() {
             // A parser that rejects a value reports a problem. Should one not do so, the error still needs a

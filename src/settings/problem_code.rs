@@ -77,9 +77,9 @@ codes! {
     RecursiveAlias = 6,
     /// Lists and maps are nested too deep.
     ///
-    /// A file can have 64 levels of lists and maps, or 128 with the values that aliases insert. The usual
-    /// cause is an indentation that grows by mistake, or a generated file. In a JSON Schema, move inner
-    /// parts to `$defs`.
+    /// A file can have 64 levels of lists and maps in block style, 64 in brackets, and 128 with the values
+    /// that aliases insert. The usual cause is an indentation that grows by mistake, or a generated file. In
+    /// a JSON Schema, move inner parts to `$defs`.
     NestedTooDeep = 7,
     /// The configuration is too large once its aliases or named rules are expanded.
     ///
@@ -156,7 +156,7 @@ codes! {
     ///     timeout: 5s                 # not `timout`
     /// ```
     UnknownKey = 101,
-    /// A key, word or environment variable has another name now.
+    /// A key, an allowed value or an environment variable has another name now.
     ///
     /// Old names are not accepted beside the new ones. `glossator migrate FILE` rewrites a file or folder in
     /// place and keeps the comments; `--diff` shows the changes first. Move a key that is now in a nested
@@ -173,8 +173,8 @@ codes! {
     MissingKey = 103,
     /// A value is of another type than the key accepts.
     ///
-    /// YAML decides the type: `8080` is a number, `no` is a boolean, `a: b` is a map. Put a string in quotes
-    /// where it looks like something else.
+    /// YAML decides the type: `8080` is a number, `true` is a boolean, `a: b` is a map. Put a string in
+    /// quotes where it looks like something else.
     ///
     /// ```yaml
     /// headers:
@@ -403,8 +403,8 @@ codes! {
     /// A CSS selector is not valid.
     ///
     /// Selectors are those of CSS, such as `h1`, `#state`, `tr > td:nth-child(2)` and `a[href$=".pdf"]`.
-    /// glossator rejects those that could be slow on a large page: `~` between elements, nested parentheses,
-    /// and several elements in parentheses. States of a browser, such as `:hover`, are not supported.
+    /// glossator rejects those that could be slow on a large page: the combinator `~`, nested parentheses,
+    /// and several elements in parentheses. Pseudo-classes of a browser, such as `:hover`, are not supported.
     ///
     /// ```yaml
     /// response: { extract: { html: { select: { state: "h1 + p" } } } }   # not `h1 ~ p`
@@ -478,7 +478,7 @@ codes! {
     ///   $defs: { city: { type: string } }
     ///   properties: { city: { $ref: "#/$defs/city" } }
     /// ```
-    ForeignReference = 222,
+    ExternalReference = 222,
     /// A pattern of a JSON Schema is not valid in ECMAScript.
     ///
     /// Clients compile the patterns of a schema with an ECMAScript engine. A pattern that it rejects makes
@@ -487,11 +487,11 @@ codes! {
     /// ```yaml
     /// city: { type: string, pattern: "^[A-Za-z]+$" }   # not `(?i)^[a-z]+$`
     /// ```
-    ForeignPattern = 223,
+    NonEcmaScriptPattern = 223,
     /// A JSON Schema may need more validation steps than the limit of a call.
     ///
     /// Each check of arguments or of a result has a limited number of steps. Beyond it, the call fails. The
-    /// usual cause is many forms under `anyOf` or `oneOf` that all inspect the same value.
+    /// usual cause is many subschemas under `anyOf` or `oneOf` that all inspect the same value.
     CostlySchema = 224,
     /// The root of `input` is not an object.
     ///
@@ -501,7 +501,7 @@ codes! {
     /// ```yaml
     /// input: { properties: { ids: { type: array, items: { type: string } } } }   # not `type: array`
     /// ```
-    InputIsNoObject = 225,
+    InputNotObject = 225,
     /// A required property is not defined in `input`.
     ///
     /// Clients can send only the arguments under `properties`, so no call would be valid. Usually one of the
@@ -523,9 +523,9 @@ codes! {
     InvalidParamHeader = 227,
     /// Clients cannot show a form with this schema.
     ///
-    /// MCP permits one flat object of strings, numbers, booleans and choices, and few keywords: there is no
-    /// `pattern`, for example. glossator permits 50 fields. Divide an object into several fields. A rule can
-    /// check a value with a condition on `$input_responses`.
+    /// For elicitation, MCP permits one flat object of strings, numbers, booleans and enums, and few
+    /// keywords: no `pattern`, for example. glossator permits 50 fields. Divide an object into several
+    /// fields. A rule can check a value with a condition on `$input_responses`.
     ///
     /// ```yaml
     /// input_requests:
@@ -889,7 +889,7 @@ codes! {
     /// An input request cannot be sent at this place.
     ///
     /// A client that reads a resource cannot be sent an input request. Clients of the revision 2026-07-28
-    /// call a tool with `sample` again, so its request must be safe to repeat.
+    /// repeat a call after sampling (`sample`), so the request of the route must be safe to repeat.
     ///
     /// ```yaml
     /// summarize:
@@ -930,7 +930,7 @@ codes! {
     /// resource: report://{day}   # not `report://daily`
     /// ```
     ResourceArgument = 418,
-    /// `poll_interval` repeats a request that may have effects.
+    /// `poll_interval` repeats a request that may have side effects.
     ///
     /// glossator polls a resource to notify its subscribers of changes, even when no client reads it.
     ///
@@ -992,7 +992,7 @@ codes! {
     /// A request fails without an argument that clients may omit.
     ///
     /// Only a value of `query`, `headers`, `form` or `json` that is exactly one argument is omitted with it.
-    /// Any other text of the request, such as the path or an `xml` body, is then a tool error.
+    /// Anywhere else, such as in the path or an `xml` body, a missing argument is a tool error.
     ///
     /// ```yaml
     /// body: { xml: "<city>{{ args.city | default('') }}</city>" }
@@ -1007,8 +1007,8 @@ codes! {
     /// Rules are tried in order, and the first one that matches is applied. A rule without `when` matches
     /// every response, so the rules after it are never reached. Nor is a rule reached whose conditions an
     /// earlier rule has as well, such as `404` after `4xx`, or the same preset again. An error rule after a
-    /// rule that matches every 2xx never makes a 2xx an error. This is so for rules of `defaults.response`,
-    /// which come after those of the route.
+    /// rule that matches every 2xx never makes a 2xx an error. All of this applies to the rules of
+    /// `defaults.response` as well, which come after those of the route.
     ///
     /// ```yaml
     /// response:
@@ -1187,8 +1187,8 @@ codes! {
     /// A header belongs to the connection and cannot be set.
     ///
     /// glossator itself sets `Connection`, `Content-Length`, `Host`, `Keep-Alive`, `Proxy-Connection`, `TE`,
-    /// `Trailer`, `Transfer-Encoding` and `Upgrade`. They belong to one connection or one message, and a
-    /// wrong value could change where a server finds the end of a message. Remove the header. `Host` follows
+    /// `Trailer`, `Transfer-Encoding` and `Upgrade`. They are hop-by-hop or delimit one message, and a wrong
+    /// value could change where a server finds its end (request smuggling). Remove the header. `Host` follows
     /// from the address of the upstream; `headers` of the upstream may set another one, such as the name of a
     /// virtual host.
     ///
@@ -1307,7 +1307,7 @@ codes! {
     /// ```yaml
     /// server:
     ///   listen: 0.0.0.0:8443
-    ///   tls: { certificate: /etc/tls/tls.crt, key: /etc/tls/tls.key }
+    ///   tls: { certificate: file:/etc/tls/tls.crt, key: file:/etc/tls/tls.key }
     /// ```
     CredentialsWithoutTls = 702,
     /// Other machines can reach the admin API, which requires no token.

@@ -21,12 +21,12 @@ pub(crate) struct Report<'f> {
     files: &'f Files,
     /// Whether parsing has been cancelled.
     is_cancelled: Option<&'f dyn Fn() -> bool>,
-    found: Found,
+    collected: Collected,
 }
 
 /// Problems and other data that the parsers of one run record.
 #[derive(Default)]
-struct Found {
+struct Collected {
     problems: RefCell<Vec<Problem>>,
     errors: Cell<usize>,
     context: RefCell<Option<ProblemContext>>,
@@ -36,7 +36,7 @@ struct Found {
     /// Caches of compiled values, one for each type of cache.
     caches: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
     /// Files that the configuration refers to.
-    named_files: RefCell<BTreeSet<PathBuf>>,
+    referenced_files: RefCell<BTreeSet<PathBuf>>,
     /// Expiry of each parsed certificate, by the span of its setting.
     certificates: RefCell<Vec<(SourceSpan, SystemTime)>>,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Help(Option<String>);
 
 impl<'f> Report<'f> {
     pub(crate) fn new(files: &'f Files) -> Self {
-        Self { files, is_cancelled: None, found: Found::default() }
+        Self { files, is_cancelled: None, collected: Collected::default() }
     }
 
     /// Stops parsing early once `is_cancelled` returns `true`.
@@ -103,27 +103,27 @@ impl<'f> Report<'f> {
 
     /// Returns the cache of type `T` of this run, for example of compiled patterns.
     pub(crate) fn cache<T: Default + 'static>(&self) -> Rc<T> {
-        let mut caches = self.found.caches.borrow_mut();
+        let mut caches = self.collected.caches.borrow_mut();
         let cache = caches.entry(TypeId::of::<T>()).or_insert_with(|| Rc::new(T::default()));
         Rc::clone(cache).downcast().unwrap_or_default()
     }
 
     /// Records a file that the configuration refers to by its absolute path, whether or not it can be read.
-    pub(crate) fn add_named_file(&self, path: &Path) {
+    pub(crate) fn add_referenced_file(&self, path: &Path) {
         if path.is_absolute() {
-            self.found.named_files.borrow_mut().insert(path.to_owned());
+            self.collected.referenced_files.borrow_mut().insert(path.to_owned());
         }
     }
 
     /// All files that the configuration refers to.
-    pub(crate) fn named_files(&self) -> Vec<PathBuf> {
-        self.found.named_files.borrow().iter().cloned().collect()
+    pub(crate) fn referenced_files(&self) -> Vec<PathBuf> {
+        self.collected.referenced_files.borrow().iter().cloned().collect()
     }
 
     /// Records the expiry of the certificate at `span`, or in the file that the setting at `span` names.
     /// Ignores further calls for the same span.
     pub(crate) fn add_certificate(&self, span: SourceSpan, expiry: SystemTime) {
-        let mut certificates = self.found.certificates.borrow_mut();
+        let mut certificates = self.collected.certificates.borrow_mut();
         if certificates.iter().all(|(known, _)| *known != span) {
             certificates.push((span, expiry));
         }
@@ -131,7 +131,7 @@ impl<'f> Report<'f> {
 
     /// Expiry of each parsed certificate, with the span of its setting.
     pub(crate) fn certificates(&self) -> Vec<(SourceSpan, SystemTime)> {
-        self.found.certificates.borrow().clone()
+        self.collected.certificates.borrow().clone()
     }
 
     pub(crate) fn files(&self) -> &'f Files {
@@ -140,23 +140,23 @@ impl<'f> Report<'f> {
 
     /// Runs a parser; messages of problems mention `context`.
     pub(crate) fn in_context<T>(&self, context: Option<ProblemContext>, read: impl FnOnce() -> T) -> T {
-        let before = self.found.context.replace(context);
+        let before = self.collected.context.replace(context);
         let found = read();
-        self.found.context.replace(before);
+        self.collected.context.replace(before);
         found
     }
 
     /// Adds the current context to a problem: returns the span and the message to report, or `None` if the
-    /// same problem has been reported in another context.
+    /// same problem has been reported before, in any context.
     fn message_in_context(&self, span: SourceSpan, message: String) -> Option<(SourceSpan, String)> {
-        let context = self.found.context.borrow();
+        let context = self.collected.context.borrow();
         let Some(context) = context.as_ref() else { return Some((span, message)) };
         // A built-in preset has no mistakes: the cause is in the arguments that the operator's file passes to
         // the preset.
         let is_built_in = self.files.origin(span) == Origin::BuiltIn;
         let span = if is_built_in { context.at } else { span };
         let in_context = format!("{message} ({})", context.text);
-        self.found
+        self.collected
             .reported
             .borrow_mut()
             .insert((span.file, span.start, message))
@@ -165,7 +165,7 @@ impl<'f> Report<'f> {
 
     /// Reports an error, which makes the configuration unusable.
     pub(crate) fn error(&self, at: CodedSpan, message: impl Into<String>, help: impl Into<Help>) {
-        self.found.errors.set(self.found.errors.get() + 1);
+        self.collected.errors.set(self.collected.errors.get() + 1);
         self.add_at(Severity::Error, at, message.into(), help.into());
     }
 
@@ -182,7 +182,7 @@ impl<'f> Report<'f> {
 
     /// Rejects a value of the wrong type: "`tests` must be a list, found `x`".
     pub(crate) fn reject_type<T>(&self, node: &Node, requirement: &str, help: impl Into<Help>) -> Option<T> {
-        let message = format!("{requirement}, found {}", node.found());
+        let message = format!("{requirement}, found {}", node.describe());
         self.reject(Code::WrongType.at_span(node.span), message, help)
     }
 
@@ -194,22 +194,22 @@ impl<'f> Report<'f> {
     fn add_at(&self, severity: Severity, CodedSpan { code, span }: CodedSpan, message: String, help: Help) {
         let Some((span, message)) = self.message_in_context(span, message) else { return };
         // For a file with thousands of problems, this limits the output and the work.
-        if self.found.problems.borrow().len() < Problems::MAX_REPORTED {
+        if self.collected.problems.borrow().len() < Problems::MAX_REPORTED {
             let mut problem = Problem::with_span(self.files, code.at_span(span), message, help.0);
             problem.severity = severity;
-            self.found.problems.borrow_mut().push(problem);
+            self.collected.problems.borrow_mut().push(problem);
         }
     }
 
     /// Reports a problem without a span.
     pub(crate) fn add(&self, problem: Problem) {
-        self.found.errors.set(self.found.errors.get() + usize::from(problem.is_error()));
-        self.found.problems.borrow_mut().push(problem);
+        self.collected.errors.set(self.collected.errors.get() + usize::from(problem.is_error()));
+        self.collected.problems.borrow_mut().push(problem);
     }
 
     /// Number of errors so far.
     pub(crate) fn errors(&self) -> usize {
-        self.found.errors.get()
+        self.collected.errors.get()
     }
 
     /// `file:line` of a span, for messages that refer to a second location.
@@ -220,7 +220,7 @@ impl<'f> Report<'f> {
     /// Returns all problems, sorted by file and position. If the list is truncated, the last problem mentions
     /// it.
     pub(crate) fn into_problems(self) -> Vec<Problem> {
-        let mut problems = self.found.problems.into_inner();
+        let mut problems = self.collected.problems.into_inner();
         // Problems without a position come first.
         problems.sort_by_cached_key(|problem| {
             (problem.file.clone(), problem.line, problem.column, problem.severity)

@@ -43,7 +43,7 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
     }
     let plain: String =
         name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-    // Neither a token count nor the URL of an authorization server is a secret.
+    // `maxTokens` is a count; `authorizationServers` and a name that ends with `url` are addresses.
     if matches!(plain.as_str(), "maxtokens" | "authorizationservers") || plain.ends_with("url") {
         return false;
     }

@@ -17,7 +17,7 @@ use super::{
     tree::{Entry, Key, Kind, Node},
 };
 
-/// Proof that a problem has been reported. Only code that reports a problem creates it.
+/// Proof that a problem has been reported. Only this module creates it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reported(());
 
@@ -132,7 +132,7 @@ pub(crate) struct Cursor<'a> {
     pub(crate) context: ReadContext<'a>,
     pub(crate) node: &'a Node,
     /// Span of the key of the value.
-    pub(crate) place: SourceSpan,
+    pub(crate) key_span: SourceSpan,
     /// Name of the value in messages: "`name`", "an item of `names`".
     pub(crate) name: &'a str,
     pub(crate) kind: ValueKind,
@@ -148,12 +148,12 @@ impl<'a> Cursor<'a> {
     /// Creates a cursor at the value of an entry.
     pub(crate) fn new(
         context: ReadContext<'a>,
-        place: SourceSpan,
+        key_span: SourceSpan,
         node: &'a Node,
         name: &'a str,
         kind: ValueKind,
     ) -> Self {
-        Self { context, node, place, name, kind, key: None, section: None, expanded: false }
+        Self { context, node, key_span, name, kind, key: None, section: None, expanded: false }
     }
 
     /// Returns a cursor at a part of the value, with another name and kind.
@@ -167,13 +167,13 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns the cursor with another span of the key.
-    pub(crate) fn with_span(self, place: SourceSpan) -> Self {
-        Self { place, ..self }
+    pub(crate) fn with_key_span(self, key_span: SourceSpan) -> Self {
+        Self { key_span, ..self }
     }
 
     /// Returns a cursor at the value of an entry of this map, with another name and kind.
     pub(crate) fn member(&self, entry: &'a Entry, name: &'a str, kind: ValueKind) -> Self {
-        Self { place: entry.key.span, ..self.part(&entry.value, name, kind) }
+        Self { key_span: entry.key.span, ..self.part(&entry.value, name, kind) }
     }
 
     /// Value of another key in the same section, for a key whose meaning depends on it.
@@ -257,7 +257,7 @@ impl<'a> Cursor<'a> {
 
     /// Reports a value of the wrong kind.
     pub(crate) fn reject_kind<T>(&self, expected: &str, help: Option<String>) -> Checked<T> {
-        let message = format!("{} must be {expected}, found {}", self.name, self.node.found());
+        let message = format!("{} must be {expected}, found {}", self.name, self.node.describe());
         let help = help.or_else(|| self.key.map(KeySpec::help));
         self.reject(Invalid { code: Code::WrongType, message, help, shows_value: true })
     }
@@ -304,7 +304,7 @@ impl<'a> OpenSection<'a> {
         let single;
         let section = match (&value.node.kind, T::keys().short_form) {
             (Kind::Text(_) | Kind::Number(_), ShortForm::Text(key)) => {
-                single = [Entry::new(key, value.node.clone(), value.place)];
+                single = [Entry::new(key, value.node.clone(), value.key_span)];
                 OpenSection::new(value, T::keys(), &single)
             }
             _ => OpenSection::open(value, T::keys())?,
@@ -331,7 +331,7 @@ impl<'a> OpenSection<'a> {
             (Kind::Null, ShortForm::Null) => &[],
             _ => {
                 let also = if matches!(table.short_form, ShortForm::Text(_)) { "a string or " } else { "" };
-                let found = node.found();
+                let found = node.describe();
                 let message =
                     format!("expected {also}a map with the keys of {}, found {found}", table.section);
                 let known = suggest::quoted_list(table.names());
@@ -378,7 +378,7 @@ impl<'a> OpenSection<'a> {
         absent: Option<fn() -> T>,
         read: fn(&Cursor<'_>, Option<T>) -> Checked<T>,
     ) -> Checked<T> {
-        let Row::Key(key) = row else { return Err(Reported(())) };
+        let Row::Key(key) = row else { unreachable!("the derive passes the row of a key") };
         let Some(entry) = self.entry(key.name) else {
             let absent = base.or_else(|| absent.map(|absent| absent()));
             let section = self.table.section;
@@ -420,7 +420,7 @@ impl<'a> OpenSection<'a> {
     /// Reports a missing key, unless there is an unknown key: that is probably the missing one, misspelled.
     pub(crate) fn missing(&self, message: String, help: &str) -> Reported {
         if !self.has_unknown_keys {
-            self.reject_at(Code::MissingKey.at_span(self.value.place), &message, help);
+            self.reject_at(Code::MissingKey.at_span(self.value.key_span), &message, help);
         }
         Reported(())
     }
@@ -499,13 +499,13 @@ pub(crate) fn read_section<T: Section>(
     name: &str,
 ) -> Checked<T> {
     let empty = Node::new(Kind::Map(Vec::new()), root);
-    let (node, place) = entry.map_or((&empty, root), |entry| (&entry.value, entry.key.span));
-    let value = Cursor::new(context, place, node, name, ValueKind::Section(T::keys));
+    let (node, key_span) = entry.map_or((&empty, root), |entry| (&entry.value, entry.key.span));
+    let value = Cursor::new(context, key_span, node, name, ValueKind::Section(T::keys));
     OpenSection::read(&value, None)
 }
 
 /// Default of a field, for `#[section(default)]`.
 pub(crate) fn default_of<T>(absent: Option<fn() -> T>) -> T {
     let value = absent.map(|absent| absent());
-    value.expect("the derive demands a default for each key of a section that has one")
+    value.expect("each key of a section with #[section(default)] has a default")
 }

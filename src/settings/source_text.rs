@@ -73,8 +73,8 @@ impl Files {
         files
     }
 
-    /// Sets the path of a file; relative paths in the file are resolved against its folder.
-    pub(crate) fn set_path(&mut self, file: usize, path: &Path) {
+    /// Sets the folder of a file from its path; relative paths in the file are resolved against the folder.
+    pub(crate) fn set_folder_of(&mut self, file: usize, path: &Path) {
         self.0[file].folder = Some(path.parent().unwrap_or_else(|| Path::new("")).to_owned());
     }
 
@@ -83,7 +83,7 @@ impl Files {
         self.0[span.file].folder.as_deref()
     }
 
-    /// Index of the text that is part of the program.
+    /// Index of the built-in text, if there is one.
     pub(crate) fn built_in(&self) -> Option<usize> {
         self.0.iter().position(|file| file.origin == Origin::BuiltIn)
     }

@@ -66,8 +66,8 @@ pub(crate) fn help<'a>(
     (!listed.is_empty()).then(|| format!("{what}: {listed}"))
 }
 
-/// Help for a key name of another program, in the section with the id `section`. A row for any name applies
-/// only if `name` does not resemble one of `known`.
+/// Help for a key name of another program, in the section with the id `section`. A row with `*`, for every
+/// name, applies only if `name` does not resemble one of `known`.
 pub(crate) fn foreign(
     section: &str,
     name: &str,
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn slips_other_spellings_and_other_words_are_recognised() {
+    fn typos_other_spellings_and_synonyms_are_recognized() {
         check("upstrems", &["upstreams", "routes"], Some("upstreams"));
         check("body-limit", &["body_limit", "listen"], Some("body_limit"));
         check("bodyLimit", &["body_limit", "listen"], Some("body_limit"));

@@ -29,13 +29,13 @@ const SIZE_UNITS: [(&str, u64); 7] = [
 
 /// Parses a duration of `least` to `most` milliseconds: `500ms`, `2s`, `1.5m`, `1h`, `7d`.
 pub(crate) fn duration(text: &str, least: u64, most: u64) -> Result<Duration, Invalid> {
-    let millis = measure(text, "duration", "500ms", "s", &DURATION_UNITS)?;
+    let millis = parse_quantity(text, "duration", "500ms", "s", &DURATION_UNITS)?;
     check_range(millis, [least, most], text, format_duration).map(Duration::from_millis)
 }
 
 /// Parses a size of `least` to `most` bytes: `200B`, `64KiB`, `8MiB`, `1MB`.
 pub(crate) fn size(text: &str, least: u64, most: u64) -> Result<u64, Invalid> {
-    let bytes = measure(text, "size", "64KiB", "KiB", &SIZE_UNITS)?;
+    let bytes = parse_quantity(text, "size", "64KiB", "KiB", &SIZE_UNITS)?;
     check_range(bytes, [least, most], text, format_size)
 }
 
@@ -67,18 +67,18 @@ fn format_amount(amount: u64, units: &[(&str, u64)]) -> String {
     }
 }
 
-fn measure(
+fn parse_quantity(
     text: &str,
     what: &str,
     example: &str,
     usual: &str,
     units: &[(&str, u64)],
 ) -> Result<u64, Invalid> {
-    static MEASURE: LazyLock<Regex> =
+    static QUANTITY: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(r"(?s)^([0-9]+(?:\.[0-9]+)?)([^0-9.].*)?$"));
     let text = text.trim();
     let known = || suggest::quoted_list(units.iter().map(|(unit, _)| unit));
-    let Some(found) = MEASURE.captures(text) else {
+    let Some(found) = QUANTITY.captures(text) else {
         let message = format!("expected a {what} such as `{example}`, found {}", suggest::quoted(text));
         let help = format!("write a number and a unit: {}", known());
         return Err(Invalid::new(message, help).with_code(Code::WrongType));
@@ -138,9 +138,9 @@ pub struct Rate {
 
 impl Rate {
     const MAX_COUNT: u32 = 1_000_000;
-    const MAX_LENGTH: Duration = Duration::from_secs(24 * 3600);
+    const MAX_PERIOD: Duration = Duration::from_secs(24 * 3600);
 
-    /// Parses `100 per minute`, `5 per 10s`. Error messages continue after the name of the key.
+    /// Parses `100 per minute`, `5 per 10s`. Error messages have no subject: the caller adds the key's name.
     pub(crate) fn parse(text: &str) -> Result<Self, Invalid> {
         let invalid = |code, expected: &str| {
             let message = format!("must be {expected}, found {}", suggest::quoted(text));
@@ -156,10 +156,10 @@ impl Rate {
             "second" => Duration::from_secs(1),
             "minute" => Duration::from_secs(60),
             "hour" => Duration::from_secs(3600),
-            "day" => Self::MAX_LENGTH,
+            "day" => Self::MAX_PERIOD,
             other => duration(other, 0, u64::MAX).map_err(|_| wrong())?,
         };
-        if !(1..=Self::MAX_COUNT).contains(&count) || per.is_zero() || per > Self::MAX_LENGTH {
+        if !(1..=Self::MAX_COUNT).contains(&count) || per.is_zero() || per > Self::MAX_PERIOD {
             return Err(invalid(Code::OutOfRange, "1 to 1000000 calls in 1 ms to 1 day"));
         }
         Ok(Self { count, per })
@@ -169,7 +169,7 @@ impl Rate {
 impl Setting for Rate {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         // A bare number is read too, so that the message can say what is missing.
-        let text = value.node.scalar().unwrap_or_else(|| value.node.found());
+        let text = value.node.scalar().unwrap_or_else(|| value.node.describe());
         Self::parse(&text).or_else(|invalid| {
             value.reject(Invalid { message: format!("{} {}", value.name, invalid.message), ..invalid })
         })
@@ -221,7 +221,7 @@ mod tests {
         let calls = |count, per| Rate { count, per };
         assert_eq!(Rate::parse("100 per minute"), Ok(calls(100, Duration::from_secs(60))));
         assert_eq!(Rate::parse("1 per  10s "), Ok(calls(1, Duration::from_secs(10))));
-        assert_eq!(Rate::parse("5 per day"), Ok(calls(5, Rate::MAX_LENGTH)));
+        assert_eq!(Rate::parse("5 per day"), Ok(calls(5, Rate::MAX_PERIOD)));
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl Setting for Duration {
         let ValueKind::Duration(least, most) = value.kind else {
             return value.reject_kind("a duration", None);
         };
-        let text = measure_text(value.node);
+        let text = quantity_text(value.node);
         units::duration(&text, least, most).or_else(|invalid| value.reject(invalid))
     }
 
@@ -129,7 +129,7 @@ pub(crate) fn duration_or_word(value: &Cursor<'_>, other: &str) -> Checked<Optio
     let ValueKind::Either([ValueKind::Duration(least, most), ValueKind::Word([word])]) = value.kind else {
         return value.reject_kind("a duration", None);
     };
-    let text = measure_text(value.node);
+    let text = quantity_text(value.node);
     if text == *word {
         return Ok(None);
     }
@@ -150,7 +150,7 @@ impl Setting for f64 {
         if let Some(number) = number.filter(|number| (0.0..=1.0).contains(number)) {
             return Ok(number);
         }
-        let message = format!("{} must be a number from 0 to 1, found {}", value.name, value.node.found());
+        let message = format!("{} must be a number from 0 to 1, found {}", value.name, value.node.describe());
         let help = format!("write `{}`", value.key.map_or("0.5", |key| key.example));
         value.reject(Invalid::new(message, help).with_code(Code::OutOfRange))
     }
@@ -160,7 +160,7 @@ impl Setting for f64 {
     }
 }
 
-/// String, number or boolean, stored as it is written in the file.
+/// String, number or boolean as a string; a number is in JSON notation, so `007` without quotes is `7`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scalar(pub(crate) String);
 
@@ -198,7 +198,7 @@ numbers!(u8, u16, u32, u64, usize);
 fn number(value: &Cursor<'_>) -> Checked<u64> {
     let (least, most) = match value.kind {
         ValueKind::Size(least, most) => {
-            let size = units::size(&measure_text(value.node), least, most);
+            let size = units::size(&quantity_text(value.node), least, most);
             return size.or_else(|invalid| value.reject(invalid));
         }
         ValueKind::Count(least, most) => (least, most),
@@ -208,7 +208,7 @@ fn number(value: &Cursor<'_>) -> Checked<u64> {
     if let Some(number) = number.filter(|count| (least..=most).contains(count)) {
         return Ok(number);
     }
-    let (name, found) = (value.name, value.node.found());
+    let (name, found) = (value.name, value.node.describe());
     let message = format!("{name} must be a whole number from {least} to {most}, found {found}");
     let help = format!("write a number such as `{}`", least.max(1));
     value.reject(Invalid::new(message, help).with_code(Code::OutOfRange))
@@ -216,8 +216,8 @@ fn number(value: &Cursor<'_>) -> Checked<u64> {
 
 /// Returns the text of a duration or size. A number without a unit is returned too: the error about it
 /// suggests a unit.
-fn measure_text(node: &Node) -> String {
-    node.scalar().unwrap_or_else(|| node.found())
+fn quantity_text(node: &Node) -> String {
+    node.scalar().unwrap_or_else(|| node.describe())
 }
 
 /// Enum whose variants are the words that a key accepts. `#[derive(Word)]` implements it.
@@ -248,7 +248,7 @@ pub(crate) fn read_one_of<T>(
     value.reject_renamed_word()?;
     let one_of = if known.clone().count() == 1 { "" } else { "one of " };
     let listed = suggest::quoted_list(known.clone());
-    let message = format!("{} must be {one_of}{listed}; found {}", value.name, value.node.found());
+    let message = format!("{} must be {one_of}{listed}; found {}", value.name, value.node.describe());
     let help = suggest::nearest(&found, known).map(|word| format!("did you mean `{word}`?"));
     value.reject(Invalid { code: Code::UnknownWord, message, help, shows_value: true })
 }
@@ -283,7 +283,7 @@ fn read_items<T: Setting>(value: &Cursor<'_>, items: &[Node]) -> Checked<Vec<T>>
         ValueKind::List(item) | ValueKind::OneOrMore(item) => *item,
         other => other,
     };
-    let read = |item: &Node| value.part(item, &name, kind).with_span(item.span).read_expanded(T::read);
+    let read = |item: &Node| value.part(item, &name, kind).with_key_span(item.span).read_expanded(T::read);
     read_each(items.iter().map(read))
 }
 
@@ -301,7 +301,7 @@ impl<T: Setting> Setting for Named<T> {
         };
         let read = |Entry { key, value: node }: &Entry| {
             let name = format!("`{}`", key.text);
-            let part = value.part(node, &name, T::KIND).with_span(key.span);
+            let part = value.part(node, &name, T::KIND).with_key_span(key.span);
             Ok((key.text.clone(), part.read_expanded(T::read)?))
         };
         read_each(entries.iter().map(read)).map(Self)
@@ -377,7 +377,7 @@ impl<T: Setting> Setting for OneOrMore<T> {
         match &value.node.kind {
             Kind::List(items) => read_items(value, items).map(Self),
             _ => {
-                let one = value.part(value.node, value.name, T::KIND).with_span(value.node.span);
+                let one = value.part(value.node, value.name, T::KIND).with_key_span(value.node.span);
                 T::read(&one).map(|one| Self(vec![one]))
             }
         }
@@ -412,7 +412,8 @@ impl<T: Setting> Setting for OrOff<T> {
             Kind::Boolean(false) => Ok(Self::Off),
             Kind::Text(text) if text == "off" => Ok(Self::Off),
             Kind::Text(_) if is_map => {
-                let message = format!("{} must be `off` or a map, found {}", value.name, value.node.found());
+                let message =
+                    format!("{} must be `off` or a map, found {}", value.name, value.node.describe());
                 value.reject(Invalid::new(message, "write `off`, or a map").with_code(Code::UnknownWord))
             }
             _ => {

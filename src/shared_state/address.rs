@@ -140,7 +140,7 @@ impl fmt::Display for StoreHost {
 #[debug("StoreSettings({address:?})")]
 #[section(id = "shared_state", text = "url", process, variables, check = Self::complete)]
 pub struct StoreSettings {
-    /// Address of the Redis or Valkey: `redis://store:6379`, `rediss://…` through TLS,
+    /// Address of the Redis or Valkey server: `redis://store:6379`, `rediss://…` through TLS,
     /// `unix:/run/valkey.sock`,
     /// `redis+sentinel://a:26379,b:26379/mymaster`, or `redis+cluster://a:6379,b:6379`.
     #[key(name = "url", example = "url: redis://store:6379", restart)]
@@ -157,7 +157,7 @@ pub struct StoreSettings {
     /// Password of that user: `file:/path` or `${NAME}`.
     #[key(shown = "there is no login", secret, restart)]
     pub sentinel_password: Option<String>,
-    /// Number of the database; a Cluster has none.
+    /// Number of the database; a Cluster has only 0.
     #[key(range = 0..=65_535, shown = "0, or the one that `url` ends with", restart)]
     pub database: Option<u32>,
     /// Prefix of all keys in the store; services that share nothing use different prefixes.
@@ -193,7 +193,7 @@ impl StoreSettings {
         self.address.database.or(self.database).unwrap_or_default().into()
     }
 
-    /// Checks that the configured keys apply to the kind of store in the address.
+    /// Checks that the configured keys apply to the kind of store in the address, and completes `tls`.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         let (address, mut checked) = (&self.address, Ok(()));
         let mut reject =

@@ -39,8 +39,8 @@ const FAILURE_LIMIT: u32 = 3;
 /// Backoff before the next attempt to connect: initial and maximum.
 const RECONNECT_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
-/// Script of rate limits (GCRA): moves a point in time ahead, by the clock of the store. Returns the time to
-/// wait, or 0. Times are in microseconds. A point that is further ahead than calls can have moved it is
+/// Script of rate limits (GCRA): moves the theoretical arrival time ahead, by the clock of the store. Returns
+/// the time to wait, or 0, in microseconds. An arrival time further ahead than calls can have moved it is
 /// ignored: others have written it, or the clock was set back.
 pub(super) static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("take.lua")));
 
@@ -77,8 +77,8 @@ pub(super) struct StoreClient {
 pub(super) struct ActiveConnection {
     connection: StoreConnection,
     failures: AtomicU32,
-    /// Receives the reason for closing the connection.
-    give_up: mpsc::Sender<&'static str>,
+    /// Sends the reason for closing the connection.
+    close_sender: mpsc::Sender<&'static str>,
 }
 
 /// Error of an operation that got no response.
@@ -120,9 +120,9 @@ impl StoreClient {
         self.attempt(async |mut connection| script.invoke_async(&mut connection).await).await
     }
 
-    /// Runs a command without waiting for its result. Drops the command if too many bytes are in flight.
-    /// Requires a Tokio runtime.
-    pub(super) fn post(self: &Arc<Self>, command: &mut Cmd, bytes: usize) {
+    /// Runs a command without waiting for its result ("fire and forget"). Drops it if too many bytes are in
+    /// flight. Requires a Tokio runtime.
+    pub(super) fn run_detached(self: &Arc<Self>, command: &mut Cmd, bytes: usize) {
         let units = u32::try_from(bytes / WRITE_UNIT_BYTES + 1).unwrap_or(u32::MAX).min(WRITE_LIMIT);
         let Ok(permit) = Arc::clone(&self.writing).try_acquire_many_owned(units) else {
             self.counts.add("not_written");
@@ -171,7 +171,7 @@ impl StoreClient {
                     info!(%address, "shared state connected");
                     is_logged = false;
                     let since = Instant::now();
-                    let reason = self.carry(opened).await;
+                    let reason = self.use_connection(opened).await;
                     warn!(%address, reason, "shared state connection lost");
                     // A short connection does not reset the backoff: the server may accept connections that
                     // fail again and again.
@@ -192,9 +192,10 @@ impl StoreClient {
     }
 
     /// Uses a connection for operations until it ends or is closed. Returns the reason.
-    async fn carry(&self, opened: OpenConnection) -> &'static str {
-        let OpenConnection { connection, give_up, mut given_up, mut pushes, driver: _driver } = opened;
-        let connected = Arc::new(ActiveConnection::new(connection, give_up));
+    async fn use_connection(&self, opened: OpenConnection) -> &'static str {
+        let OpenConnection { connection, close_sender, mut close_receiver, mut pushes, driver: _driver } =
+            opened;
+        let connected = Arc::new(ActiveConnection::new(connection, close_sender));
         self.set_connected(Some(Arc::clone(&connected)));
         let reason = loop {
             tokio::select! {
@@ -217,7 +218,7 @@ impl StoreClient {
                     }
                     Some(_) => {}
                 },
-                reason = given_up.recv() => break reason.expect("a sender is in `connected`"),
+                reason = close_receiver.recv() => break reason.expect("a sender is in `connected`"),
             }
         };
         self.set_connected(None);
@@ -251,8 +252,8 @@ impl StoreClient {
 }
 
 impl ActiveConnection {
-    pub(super) fn new(connection: StoreConnection, give_up: mpsc::Sender<&'static str>) -> Self {
-        Self { connection, failures: AtomicU32::new(0), give_up }
+    pub(super) fn new(connection: StoreConnection, close_sender: mpsc::Sender<&'static str>) -> Self {
+        Self { connection, failures: AtomicU32::new(0), close_sender }
     }
 
     /// Counts failures in a row, and closes the connection after [`FAILURE_LIMIT`] of them.
@@ -266,7 +267,7 @@ impl ActiveConnection {
         let read_only = ErrorKind::Server(ServerErrorKind::ReadOnly);
         if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= FAILURE_LIMIT || error.kind() == read_only {
             // A full channel means that the connection is being closed already.
-            let _ = self.give_up.try_send("several operations in a row failed");
+            let _ = self.close_sender.try_send("several operations in a row failed");
         }
     }
 }

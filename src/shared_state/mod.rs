@@ -148,9 +148,9 @@ impl SharedStore {
         format!("{}:{kind}:{}", self.client.settings.prefix, self.client.names.hash(&all))
     }
 
-    /// Takes one unit of a rate limit (GCRA): moves the point in time of the limit ahead by `gap`, unless the
-    /// point is ahead by more than `slack`. Returns zero if the unit was taken, or else the time until a unit
-    /// is available.
+    /// Takes one unit of a rate limit (GCRA): moves its theoretical arrival time ahead by
+    /// `emission_interval`, unless that time is ahead by more than `burst_tolerance`. Returns zero if the
+    /// unit was taken, or else the time until a unit is available.
     ///
     /// # Errors
     ///
@@ -158,13 +158,18 @@ impl SharedStore {
     pub async fn take(
         &self,
         name: &str,
-        gap: Duration,
-        slack: Duration,
+        emission_interval: Duration,
+        burst_tolerance: Duration,
     ) -> Result<Duration, StoreUnreachable> {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
         let wait: u64 = self
             .client
-            .run_script(connection_manager::TAKE.key(name).arg(micros(gap)).arg(micros(slack)))
+            .run_script(
+                connection_manager::TAKE
+                    .key(name)
+                    .arg(micros(emission_interval))
+                    .arg(micros(burst_tolerance)),
+            )
             .await?;
         Ok(Duration::from_micros(wait))
     }
@@ -194,12 +199,12 @@ impl SharedStore {
         }
         // The store accepts no time below 1.
         let ttl_ms = milliseconds(ttl).max(1);
-        self.client.post(cmd("SET").arg(name).arg(&encrypted).arg("PX").arg(ttl_ms), encrypted.len());
+        self.client.run_detached(cmd("SET").arg(name).arg(&encrypted).arg("PX").arg(ttl_ms), encrypted.len());
     }
 
     /// Removes a value. The removal is not awaited.
     pub fn remove(&self, name: &str) {
-        self.client.post(cmd("DEL").arg(name), 0);
+        self.client.run_detached(cmd("DEL").arg(name), 0);
     }
 
     /// Adds a member to a group of at most `limit` members, and resets the lifetime of the group to `ttl`.
@@ -230,7 +235,7 @@ impl SharedStore {
         self.client.run(cmd("HDEL").arg(group).arg(self.member_name(group, member))).await
     }
 
-    /// All members of a group that replicas have added.
+    /// Members of a group that replicas have added, at most [`MEMBER_LIMIT`].
     ///
     /// # Errors
     ///
@@ -246,7 +251,7 @@ impl SharedStore {
         let json = serde_json::to_vec(message).expect("its keys are strings");
         let prefix = &self.client.settings.prefix;
         let encrypted = self.client.cipher.encrypt(Purpose::Published(prefix), &json);
-        self.client.post(cmd("PUBLISH").arg(self.client.channel()).arg(&encrypted), encrypted.len());
+        self.client.run_detached(cmd("PUBLISH").arg(self.client.channel()).arg(&encrypted), encrypted.len());
     }
 
     /// Subscribes to the events that arrive from now on.

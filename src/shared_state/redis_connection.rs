@@ -44,8 +44,8 @@ const CLUSTER_RETRIES: u32 = 3;
 /// script.
 pub(super) struct OpenConnection {
     pub(super) connection: StoreConnection,
-    pub(super) give_up: mpsc::Sender<&'static str>,
-    pub(super) given_up: mpsc::Receiver<&'static str>,
+    pub(super) close_sender: mpsc::Sender<&'static str>,
+    pub(super) close_receiver: mpsc::Receiver<&'static str>,
     pub(super) pushes: mpsc::Receiver<PushInfo>,
     /// The task that drives the connection. It ends when this struct is dropped.
     pub(super) driver: JoinSet<()>,
@@ -66,12 +66,12 @@ impl OpenConnection {
             }
             location => location,
         };
-        let (give_up, given_up) = mpsc::channel(1);
+        let (close_sender, close_receiver) = mpsc::channel(1);
         let (pushed, pushes) = mpsc::channel(PUSH_LIMIT);
-        let full = give_up.clone();
+        let overflow_sender = close_sender.clone();
         let push = move |info| {
             pushed.try_send(info).inspect_err(|_| {
-                let _ = full.try_send("messages arrived faster than they were read");
+                let _ = overflow_sender.try_send("messages arrived faster than they were read");
             })
         };
         let mut driver = JoinSet::new();
@@ -109,7 +109,7 @@ impl OpenConnection {
         let opened = timeout(CONNECT_TIMEOUT, opening).await;
         let opened = opened.map_err(|_| format!("no response within {CONNECT_TIMEOUT:?}"))?;
         let connection = opened.map_err(|error: RedisError| describe_error(&error, settings))?;
-        Ok(Self { connection, give_up, given_up, pushes, driver })
+        Ok(Self { connection, close_sender, close_receiver, pushes, driver })
     }
 }
 

@@ -28,7 +28,7 @@ struct CallState {
     /// Number of requests that may have reached an upstream.
     sent: AtomicU32,
     upstream_time: Mutex<UpstreamTime>,
-    /// The call whose upstream request this call waits for, if it sends none itself.
+    /// The call whose upstream request this call waits for (request coalescing), if it sends none itself.
     joined: OnceLock<CallContext>,
 }
 

@@ -12,7 +12,7 @@ use std::{
 use parking_lot::Mutex;
 
 use super::RequestId;
-use super::metrics::{BUCKET_BOUNDS, Durations, Meters};
+use super::metrics::{BUCKET_BOUNDS, HistogramSnapshot, Meters};
 
 /// Interval at which the metrics are sampled.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(15);
@@ -33,12 +33,12 @@ struct Slots {
     /// The complete slots, oldest first.
     past: VecDeque<HistorySlot>,
     /// The counts of the last sample.
-    counted: ReadingCounts,
+    last_sample: SampleCounts,
 }
 
-/// The counts of a sample, by the number of the route's metrics. If a route has changed, its tool name may
+/// The counts of a sample, by the id of the route's metrics. If a route has changed, its tool name may
 /// occur more than once.
-type ReadingCounts = BTreeMap<u64, (Arc<str>, CallCounts)>;
+type SampleCounts = BTreeMap<u64, (Arc<str>, CallCounts)>;
 
 /// Call statistics between two samples.
 #[derive(Debug, Clone)]
@@ -60,25 +60,25 @@ pub struct CallCounts {
     pub calls: u64,
     /// Number of completed calls that were errors.
     pub errors: u64,
-    pub(super) took: Durations,
+    pub(super) took: HistogramSnapshot,
 }
 
 impl History {
     /// Samples the metrics: completes the current slot and starts the next one.
     pub fn sample(&self, meters: &Meters, now: SystemTime) {
-        let counted = read_counts(meters);
+        let counted = sample_counts(meters);
         let mut slots = self.0.lock();
         if slots.past.len() == SLOTS {
             slots.past.pop_front();
         }
         let slot = slots.current_slot(&counted, now);
         slots.past.push_back(slot);
-        slots.counted = counted;
+        slots.last_sample = counted;
     }
 
     /// The slots of the last hour, oldest first. The last slot ends now and is incomplete.
     pub fn read(&self, meters: &Meters, now: SystemTime) -> Vec<HistorySlot> {
-        let counted = read_counts(meters);
+        let counted = sample_counts(meters);
         let slots = self.0.lock();
         let current = slots.current_slot(&counted, now);
         slots.past.iter().cloned().chain([current]).collect()
@@ -87,15 +87,15 @@ impl History {
 
 impl Slots {
     /// Builds the slot from the last sample until now.
-    fn current_slot(&self, counted: &ReadingCounts, now: SystemTime) -> HistorySlot {
+    fn current_slot(&self, counted: &SampleCounts, now: SystemTime) -> HistorySlot {
         let known: BTreeSet<&Arc<str>> = self.past.iter().flat_map(|slot| slot.routes.keys()).collect();
-        let mut free_slots = HISTORY_ROUTES_LIMIT.saturating_sub(known.len());
-        let mut routes = calls_between(&self.counted, counted);
+        let mut free_routes = HISTORY_ROUTES_LIMIT.saturating_sub(known.len());
+        let mut routes = calls_between(&self.last_sample, counted);
         let (all, called) = (CallCounts::sum(routes.values()), routes.len());
         routes.retain(|tool, _| {
             let is_known = known.contains(tool);
-            let is_tracked = is_known || free_slots > 0;
-            free_slots -= usize::from(is_tracked && !is_known);
+            let is_tracked = is_known || free_routes > 0;
+            free_routes -= usize::from(is_tracked && !is_known);
             is_tracked
         });
         // If the clock was set back, this slot has no duration, and the next one begins at the current time.
@@ -104,16 +104,16 @@ impl Slots {
     }
 }
 
-fn read_counts(meters: &Meters) -> ReadingCounts {
+fn sample_counts(meters: &Meters) -> SampleCounts {
     let routes = meters.routes().into_iter();
-    routes.map(|route| (route.number, (Arc::clone(&route.tool), route.totals()))).collect()
+    routes.map(|route| (route.id, (Arc::clone(&route.tool), route.totals()))).collect()
 }
 
 /// The calls between two samples, by tool.
-fn calls_between(before: &ReadingCounts, after: &ReadingCounts) -> BTreeMap<Arc<str>, CallCounts> {
+fn calls_between(before: &SampleCounts, after: &SampleCounts) -> BTreeMap<Arc<str>, CallCounts> {
     let mut calls = BTreeMap::<Arc<str>, CallCounts>::new();
-    for (number, (tool, after)) in after {
-        let tally = before.get(number).map_or_else(|| after.clone(), |(_, before)| after.since(before));
+    for (id, (tool, after)) in after {
+        let tally = before.get(id).map_or_else(|| after.clone(), |(_, before)| after.since(before));
         if tally.calls > 0 {
             calls.entry(Arc::clone(tool)).or_default().add(&tally);
         }
@@ -145,7 +145,7 @@ impl CallCounts {
 
     /// Estimates the duration within which this share of the calls completed, by interpolation in its bucket.
     /// `None` if there were no calls. If the duration is above all bounds, the largest bound is returned.
-    #[expect(clippy::cast_precision_loss, reason = "counts of an hour, and no more than a picture of them")]
+    #[expect(clippy::cast_precision_loss, reason = "an estimate; counts of an hour are far below 2^53")]
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let wanted = share * self.took.count() as f64;
         let (mut below, mut lower) = (0.0, 0.0);
@@ -216,7 +216,7 @@ pub struct FailedCalls(Arc<Mutex<Ring>>);
 #[derive(Debug, Default)]
 struct Ring {
     last: VecDeque<FailedCall>,
-    all: u64,
+    total: u64,
 }
 
 impl FailedCalls {
@@ -227,7 +227,7 @@ impl FailedCalls {
             *reason = format!("{}…", &reason[..end]).into();
         }
         let mut stored = self.0.lock();
-        stored.all += 1;
+        stored.total += 1;
         if stored.last.len() >= FAILURES_LIMIT {
             stored.last.pop_front();
         }
@@ -239,7 +239,7 @@ impl FailedCalls {
     pub fn last(&self, limit: usize, is_wanted: impl Fn(&FailedCall) -> bool) -> (Vec<FailedCall>, u64) {
         let stored = self.0.lock();
         let wanted = stored.last.iter().rev().filter(|failure| is_wanted(failure));
-        (wanted.take(limit).cloned().collect(), stored.all)
+        (wanted.take(limit).cloned().collect(), stored.total)
     }
 }
 
@@ -366,7 +366,7 @@ mod tests {
         }
         call(&meters, "a", "success", 200);
         call(&meters, "a", "success", 60_000);
-        let tally = calls_between(&ReadingCounts::default(), &read_counts(&meters));
+        let tally = calls_between(&SampleCounts::default(), &sample_counts(&meters));
         let tally = CallCounts::sum(tally.values());
         let millis = |share| tally.quantile(share).unwrap().as_millis();
         assert_eq!(millis(0.5), 1);

@@ -109,7 +109,7 @@ pub fn dropped() -> u64 {
 /// A sentence, if the thread can't be created, or if the log was set up before.
 pub fn init(settings: &LogSettings) -> Result<(), String> {
     let writer = LogWriter::start(io::stderr(), settings.format)
-        .map_err(|error| format!("the log can't be written: {error}"))?;
+        .map_err(|error| format!("the log thread can't be started: {error}"))?;
     let level: LevelFilter = settings.level.word().parse().expect("a test parses each word");
     let lines = Subscriber::builder()
         .with_max_level(level)
@@ -224,10 +224,11 @@ impl Display for ErrorChain<'_> {
 }
 
 /// Formats an untrusted text, such as input of a client, or output of a program or an upstream: in one line,
-/// at most [`LOGGED_BYTES`]. Such texts are logged at `debug` only.
+/// at most [`LOGGED_BYTES`] before control characters are escaped.
 pub struct Untrusted<'a>(pub &'a str);
 
-/// Maximum length of a logged value of a request or response, or of another untrusted text, in bytes.
+/// Maximum length of a logged value of a request or response, or of another untrusted text, in bytes before
+/// escaping.
 pub const LOGGED_BYTES: usize = 256;
 
 impl Display for Untrusted<'_> {

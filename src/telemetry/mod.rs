@@ -29,8 +29,8 @@ pub use call_history::{
 };
 pub use log::{ErrorChain, LOGGED_BYTES, Untrusted};
 pub use metrics::{
-    BUCKET_BOUNDS, CallEnd, Durations, LabelCounter, Labels, Meters, MetricFamily, MetricKind, MetricValue,
-    MetricsSnapshot, ResponseMismatch, RouteMeters, TextFormat, UpstreamMeters, method_label,
+    BUCKET_BOUNDS, CallEnd, HistogramSnapshot, LabelCounter, Labels, Meters, MetricFamily, MetricKind,
+    MetricValue, MetricsSnapshot, ResponseMismatch, RouteMeters, TextFormat, UpstreamMeters, method_label,
 };
 pub use otlp_encoding::{Resource, encode_spans, read_response, service_resource};
 pub use request_id::RequestId;

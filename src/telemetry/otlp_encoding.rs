@@ -74,7 +74,7 @@ fn metric_of(family: &MetricFamily, named: &OtlpMetric, (began, now): (u64, u64)
         let number = match value {
             MetricValue::Integer(number) => i64::try_from(*number).unwrap_or(i64::MAX).into(),
             MetricValue::Float(number) => (*number).into(),
-            MetricValue::Durations(durations) => {
+            MetricValue::Histogram(durations) => {
                 histograms.push(HistogramDataPoint {
                     attributes,
                     start_time_unix_nano: began,
@@ -244,13 +244,13 @@ mod tests {
 
     #[test]
     fn otlp_names_map_back_to_prometheus_names() {
-        let mut reading = MetricsSnapshot::default();
+        let mut snapshot = MetricsSnapshot::default();
         for (name, expected) in [
             ("glossator_calls", ("glossator.calls", "")),
             ("glossator_upstream_request_duration_seconds", ("glossator.upstream_request_duration", "s")),
             ("glossator_cache_limit_bytes", ("glossator.cache_limit", "By")),
         ] {
-            let named = own_metric(reading.counter(name, ""));
+            let named = own_metric(snapshot.counter(name, ""));
             assert_eq!((&*named.name, named.unit), expected);
         }
     }

@@ -89,7 +89,7 @@ impl Setting for ClientTls {
                 TlsError::Mismatch(_) => (value.node.get("key"), "name the private key of this certificate"),
                 _ => (None, NO_ROOTS_HELP),
             };
-            let place = place.map_or(value.place, |node| node.span);
+            let place = place.map_or(value.key_span, |node| node.span);
             value.reject_at(place, Invalid::without_value(error.to_string(), help))
         })
     }
@@ -167,7 +167,9 @@ impl ClientTls {
                 let help = format!("write an address with `{scheme}`, or remove `tls`");
                 Err(section.reject_at(Code::TlsWithoutHttps.at_span(entry.key.span), &message, &help))
             }
-            None if is_tls => value.checked(Self::with_defaults(value.context.report, value.place)).map(Some),
+            None if is_tls => {
+                value.checked(Self::with_defaults(value.context.report, value.key_span)).map(Some)
+            }
             Some(_) | None => Ok(own),
         }
     }

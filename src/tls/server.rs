@@ -73,7 +73,7 @@ impl Setting for ServerTls {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         Self::new(OpenSection::read(value, None)?).or_else(|error| {
             let help = "name the private key of this certificate";
-            let place = value.node.get("key").map_or(value.place, |node| node.span);
+            let place = value.node.get("key").map_or(value.key_span, |node| node.span);
             value.reject_at(place, Invalid::without_value(error.to_string(), help))
         })
     }

@@ -128,7 +128,7 @@ fn read_last_modified(value: &Cursor<'_>) -> Checked<Option<Template>> {
     if text.contains("{{") || is_timestamp(text) {
         return Template::read(value).map(Some);
     }
-    let message = format!("`lastModified` must be an RFC 3339 timestamp, found {}", value.node.found());
+    let message = format!("`lastModified` must be an RFC 3339 timestamp, found {}", value.node.describe());
     value.reject(Invalid::new(message, "write `\"2026-11-21T09:30:00Z\"`, or a template"))
 }
 

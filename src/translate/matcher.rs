@@ -224,7 +224,7 @@ impl Setting for Box<Matcher> {
         if not.is_empty() {
             let message = "`not` has no condition, so the rule would never match";
             let help = "write a condition: `not: { text: '^OK' }`";
-            return value.reject_coded(Code::EmptyValue.at_span(value.place), message, help);
+            return value.reject_coded(Code::EmptyValue.at_span(value.key_span), message, help);
         }
         Ok(Self::new(not))
     }

@@ -262,7 +262,7 @@ fn read_alone(value: &Cursor<'_>) -> Checked<Extractor> {
     if !optional {
         return Ok(extractor);
     }
-    let place = value.node.entry("optional").map_or(value.place, |entry| entry.key.span);
+    let place = value.node.entry("optional").map_or(value.key_span, |entry| entry.key.span);
     let message = "`optional` applies only to one of several named extractors";
     let help = "remove it, or name the part: `extract: { total: { header: X-Total, optional: true } }`";
     value.reject_coded(Code::FieldsDoNotFit.at_span(place), message, help)

@@ -67,7 +67,8 @@ impl ParsedInputRequests {
 
     fn read_round(&mut self, report: &Report<'_>, node: &Node, used: &mut UsedArguments) {
         let Some(entries) = node.as_map() else {
-            let message = format!("a round of input requests must be a map of names, found {}", node.found());
+            let message =
+                format!("a round of input requests must be a map of names, found {}", node.describe());
             let help = "write `input_requests: { NAME: { message: \"…\" } }`";
             return report.error(Code::WrongType.at_span(node.span), message, help);
         };

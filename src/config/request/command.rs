@@ -123,7 +123,7 @@ impl RequestParser<'_> {
         let is_upstream =
             name.is_empty() && self.names().count() > 1 && self.names().any(|name| name == tool);
         if tool.is_empty() || tool.contains(char::is_whitespace) || is_upstream {
-            let message = format!("`CALL` needs the name of a tool, found {}", value.node.found());
+            let message = format!("`CALL` needs the name of a tool, found {}", value.node.describe());
             return value.reject_coded(Code::InvalidRequest.at_span(value.node.span), message, CALL_HELP);
         }
         Scope::from_cursor(value).used.borrow_mut().all = true;

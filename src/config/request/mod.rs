@@ -164,7 +164,8 @@ impl RequestParser<'_> {
         match word {
             command::RUN => return self.run_line(target),
             _ if target.is_empty() => {
-                let message = format!("{name} must have a method and a path, found {}", value.node.found());
+                let message =
+                    format!("{name} must have a method and a path, found {}", value.node.describe());
                 return value.reject_coded(invalid, message, HELP);
             }
             command::CALL => return self.call_line(target),
@@ -200,7 +201,7 @@ impl RequestParser<'_> {
             Some((span, Some(name))) => self.upstream(span, name),
             // Parsing the fields has already reported this problem.
             Some((_, None)) => self.value.checked(None),
-            None => self.only_upstream(self.value.place),
+            None => self.only_upstream(self.value.key_span),
         };
         // If the upstream has errors, its kind is inferred from the keys of the request.
         let has = |key: &str| section.get(key).is_some();
@@ -226,7 +227,7 @@ impl RequestParser<'_> {
         {
             let message = format!("a `{method}` request can't have a body");
             let help = "write `method: POST`, or send the values in `query`";
-            report.error(Code::UnexpectedBody.at_span(self.value.place), message, help);
+            report.error(Code::UnexpectedBody.at_span(self.value.key_span), message, help);
         }
         section.check_valid(&[])?;
         let settings = settings?;
@@ -373,7 +374,7 @@ impl Setting for RestEndpoint {
         let help = "write `METHOD /path/{argument}`, such as `POST /weather`";
         let (text, invalid) = (text_of(value)?, Code::InvalidEndpoint.at_span(value.node.span));
         let Some((method, path)) = text.trim().split_once(char::is_whitespace) else {
-            let message = format!("`rest` must have a method and a path, found {}", value.node.found());
+            let message = format!("`rest` must have a method and a path, found {}", value.node.describe());
             return value.reject_coded(invalid, message, help);
         };
         let path = path.trim();

@@ -149,7 +149,7 @@ impl Setting for RequestBodyTemplate {
             _ => {
                 let message = "`body` must have exactly one of `json`, `form`, `xml` and `text`";
                 let help = "write `body: { json: \"{{ args }}\" }`";
-                value.reject_coded(Code::ConflictingKeys.at_span(value.place), message, help)
+                value.reject_coded(Code::ConflictingKeys.at_span(value.key_span), message, help)
             }
         }
     }

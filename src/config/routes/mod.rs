@@ -159,7 +159,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         report.error(Code::InvalidName.at_span(entry.key.span), error.to_string(), help);
     });
     if let Some(text) = entry.value.as_text() {
-        let message = format!("a route must be a map, found {}", entry.value.found());
+        let message = format!("a route must be a map, found {}", entry.value.describe());
         let help = format!("write `{}: {{ request: {text} }}`", entry.key.text);
         return report.reject(Code::WrongType.at_span(entry.value.span), message, help);
     }

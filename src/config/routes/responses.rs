@@ -107,7 +107,7 @@ pub(super) fn output(
                 let help = "write `output`, or `default_rules: false`";
                 let message =
                     "the tool has no output schema: a rule of `defaults.response` may return another shape";
-                report.warning(Code::NoOutputSchema.at_span(section.value.place), message, help);
+                report.warning(Code::NoOutputSchema.at_span(section.value.key_span), message, help);
             }
             Some(why)
         });

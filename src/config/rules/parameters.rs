@@ -102,7 +102,7 @@ impl Substitution<'_> {
     /// map.
     fn insertable(&self, name: &str, argument: &Node) -> Option<String> {
         argument.scalar().or_else(|| {
-            let found = argument.found();
+            let found = argument.describe();
             let message = format!("the parameter `{name}` is used inside a string, so it can't be {found}");
             let help = "write a string or a number; a list or a map can only replace a whole value";
             self.report.reject(Code::WrongType.at_span(argument.span), message, help)

@@ -117,5 +117,5 @@ fn a_secret_may_be_the_contents_of_a_file() {
     std::fs::remove_file(&path).unwrap();
     assert_eq!((by_file.server.mcp.secret_key, by_variable.server.mcp.secret_key), (secret(), secret()));
     assert!(by_file.warnings.iter().all(|warning| !warning.message.contains("secret")));
-    assert_eq!(by_file.named_files, [path]);
+    assert_eq!(by_file.referenced_files, [path]);
 }

@@ -115,7 +115,7 @@ fn a_certificate_is_read_up_to_the_limit_of_every_file_that_is_named() {
         let warnings = loaded.warnings.iter().filter(|warning| warning.file == name);
         let messages = warnings.map(|warning| warning.message.as_str()).collect::<Vec<_>>();
         assert_eq!(messages, [format!("it is ignored: the file `{}` {words}", path.display())]);
-        assert!(loaded.named_files.contains(&path), "a change of it is seen");
+        assert!(loaded.referenced_files.contains(&path), "a change of it is seen");
         assert!(loaded.telemetry.traces.is_some());
     }
 }

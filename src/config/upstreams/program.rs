@@ -83,7 +83,7 @@ pub(super) fn read_cgi(value: &Cursor<'_>) -> Checked<Option<ProgramCommand>> {
     let (place, arguments) = (value.node.span, Vec::new());
     let program = expansion::expand(value.context, place, text_of(value)?)?.text;
     if !program.contains('/') {
-        let message = format!("`cgi` must be the path of a program, found {}", value.node.found());
+        let message = format!("`cgi` must be the path of a program, found {}", value.node.describe());
         let help = format!("write `/usr/lib/cgi-bin/{program}`, or `./{program}`");
         return value.reject(Invalid::new(message, help));
     }
@@ -238,7 +238,7 @@ impl Setting for McpServer {
             Kind::Map(_) => McpChild::read(value).map(Self::Child),
             Kind::Text(_) => Addresses::read(value).map(Self::At),
             _ => {
-                let message = format!("`mcp` must be a URL or a map, found {}", value.node.found());
+                let message = format!("`mcp` must be a URL or a map, found {}", value.node.describe());
                 let help = "write `mcp: http://127.0.0.1:3000/mcp`, or `mcp: { command: [npx, -y, NAME] }`";
                 value.reject_coded(Code::WrongType.at_span(value.node.span), message, help)
             }

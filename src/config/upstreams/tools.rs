@@ -171,7 +171,7 @@ impl NameRules {
         }
         let is_invalid = |node: &&Node| node.as_text().is_some_and(|text| text.parse::<ToolName>().is_err());
         let Some(node) = section.get("prefix").filter(is_invalid) else { return Ok(()) };
-        let message = format!("`prefix` can't begin a name, found {}", node.found());
+        let message = format!("`prefix` can't begin a name, found {}", node.describe());
         let help = "write ASCII letters, digits, `_`, `-` and `.`: `git_`";
         Err(section.reject_at(Code::InvalidName.at_span(node.span), &message, help))
     }

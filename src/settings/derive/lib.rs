@@ -13,12 +13,12 @@ use syn::{Data, DeriveInput, Error, LitStr, Result, parse_macro_input};
 ///
 /// Options of the struct, `#[section(…)]`:
 ///
-/// - `name = "a route"`: name in messages; `id = "route"`: identifier in the schema.
+/// - `name = "a route"`: name in messages; `id = "route"`: identifier in the schema and in variables.
 /// - `text = "KEY"`: a string in place of the map is the value of this key; `bare`: the section's key may
 ///   have no value.
 /// - `variables`: `${NAME}` is expanded in values; `default`: implements `Default`.
 /// - `masked`: values of unknown keys are masked as well, because one may be a misspelled secret.
-/// - `process`: the section has process settings, each with `live` or `restart`.
+/// - `process`: the section has process settings, each with `live` (takes effect on reload) or `restart`.
 /// - `check = FN`: function that checks all fields and may complete them, `fn(Self, &OpenSection) ->
 ///   Checked<Self>`. An invalid field has its default; call `OpenSection::check_valid` before a message that
 ///   such a default could cause.
@@ -29,7 +29,7 @@ use syn::{Data, DeriveInput, Error, LitStr, Result, parse_macro_input};
 ///   `size = A..=B`: range of a size in bytes.
 /// - `with = FN`: parser that replaces the parser of the type, `fn(&Cursor) -> Checked<T>`.
 /// - `default = EXPRESSION`, by default `false` for a `bool`; `shown = "…"`: the default in words;
-///   `inherits = EXPRESSION`: the documented default of an optional key that overrides another.
+///   `inherits = EXPRESSION`: the default to document for an optional key whose absence means another key.
 /// - `secret`: the value is a credential, which is masked in messages and in the printed configuration;
 ///   `masked`: the value is masked, but not reported if it is in plain text; `public`: user-defined names in
 ///   the value never cause masking.
@@ -38,16 +38,16 @@ use syn::{Data, DeriveInput, Error, LitStr, Result, parse_macro_input};
 ///   sentence.
 /// - `conflicts = "KEY, KEY"` and `requires = "KEY, KEY"` (any of them suffices); `help = "…"`: the help of
 ///   their errors.
-/// - `part`: the field is a struct with keys of the same section; `skip` or `skip = EXPRESSION`: the field
-///   has no key and always this value.
+/// - `part`: the field is a struct with keys of the same section (`flatten` of serde); `skip` or
+///   `skip = EXPRESSION`: the field has no key and always this value.
 #[proc_macro_derive(Section, attributes(section, key))]
 pub fn section(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     section::derive(&input).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// Derives the words of an enum from its variants: the variant's name in `snake_case`, or the string in
-/// `#[word("…")]`.
+/// Derives the words of an enum, the strings that a key accepts: a variant's name in `snake_case`, or the
+/// string in `#[word("…")]`.
 #[proc_macro_derive(Word, attributes(word))]
 pub fn word(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = parse_macro_input!(input as DeriveInput);

@@ -111,7 +111,7 @@ impl DeclaredField<'_> {
     /// Checks that a process setting declares whether a change takes effect on reload or after a restart.
     fn demand_effect(&self) -> Result<()> {
         let says = ["live", "restart", "part", "skip"].iter().any(|option| self.options.has(option));
-        let message = "a setting of the process needs `live` or `restart`: when a change of it takes effect";
+        let message = "a process setting needs `live` or `restart`, which say when a change takes effect";
         if says { Ok(()) } else { Err(Error::new_spanned(self.ident(), message)) }
     }
 

@@ -149,7 +149,7 @@ impl Node {
     }
 
     /// Describes the value for messages, without secrets.
-    pub(crate) fn found(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         const MAX_SHOWN: usize = 60;
         match &self.kind {
             Kind::Null => "nothing".to_owned(),
@@ -199,7 +199,7 @@ impl Node {
     }
 }
 
-/// Resolves a plain scalar by the YAML 1.2 core schema (section 10.3.2).
+/// Resolves a plain scalar by the YAML 1.2 core schema (section 10.3.2), but `.inf` and `.nan` are strings.
 pub(crate) fn resolve_plain(text: &str) -> Kind {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => Kind::Null,

@@ -25,7 +25,7 @@ pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
         TabInPlainScalar => tab_in_indentation(text, at).unwrap_or(at),
         _ => at,
     };
-    let (mut message, help) = words(error);
+    let (mut message, help) = message_and_help(error);
     let mut help = help.map(str::to_owned);
     match error.kind() {
         MappingValueNotAllowed | InvalidColonPlacement => {
@@ -111,9 +111,9 @@ fn key_with_value_above(text: &str, at: usize) -> Option<(&str, usize)> {
 /// Position of the unclosed bracket before `at`. Brackets in quotes are counted too, because the result is
 /// only used for a hint.
 fn open_bracket(text: &str, at: usize) -> Option<usize> {
-    const FAR: usize = 10_000;
+    const MAX_CHARACTERS: usize = 10_000;
     let mut closed = 0_usize;
-    for (offset, character) in text[..at].char_indices().rev().take(FAR) {
+    for (offset, character) in text[..at].char_indices().rev().take(MAX_CHARACTERS) {
         match character {
             '}' | ']' => closed += 1,
             '{' | '[' if closed == 0 => return Some(offset),
@@ -125,7 +125,7 @@ fn open_bracket(text: &str, at: usize) -> Option<usize> {
 }
 
 /// Message and help for an error of the YAML parser.
-fn words(error: &ScanError) -> (String, Option<&'static str>) {
+fn message_and_help(error: &ScanError) -> (String, Option<&'static str>) {
     let quoted = "put the string in quotes: \"…\"";
     let (message, help) = match error.kind() {
         TabInBlockIndentation | TabNotAllowed | TabInIndentation | TabInPlainScalar => {

@@ -18,7 +18,7 @@ use crate::settings::{problem_code::Code, problem_collector::Report, source_text
 const NODE_LIMIT: usize = 200_000;
 /// Maximum total length of all values of a file after alias expansion, in bytes.
 const TEXT_LIMIT_BYTES: usize = 16 << 20;
-/// Maximum nesting depth of block collections, and of flow collections (brackets).
+/// Maximum nesting depth of block collections; also that of the flow collections (brackets) inside of them.
 const DEPTH_LIMIT: usize = 64;
 /// Maximum length of a key before its `:`, in characters.
 const KEY_LIMIT: usize = 1024;
@@ -28,7 +28,7 @@ pub(crate) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
     let beginning = report.files().beginning(file);
     let root = read_documents(report, file, 1)?.pop().filter(|root| !matches!(root.kind, Kind::Null));
     if root.is_none() {
-        let help = "a configuration needs at least an upstream and a route with a request; `glossator schema` shows all keys";
+        let help = "write a section such as `routes`, or remove the file; `glossator schema` shows all keys";
         report.error(Code::EmptyFile.at_span(beginning), "the file is empty", help);
     }
     root
@@ -114,10 +114,10 @@ impl<'f> TreeReader<'_, 'f> {
         let span = SourceSpan { end: end.max(span.start), ..span };
         let node = Node { is_literal, ..Node::new(kind, span) };
         if anchor > 0 {
-            let cost = TreeSize::from_node(&node);
+            let size = TreeSize::from_node(&node);
             // The copy for aliases uses memory as well.
-            self.spend(cost.nodes, cost.text_bytes, node.span)?;
-            self.anchors.insert(anchor, (node.clone(), cost));
+            self.spend(size.nodes, size.text_bytes, node.span)?;
+            self.anchors.insert(anchor, (node.clone(), size));
         }
         Some(node)
     }
@@ -190,7 +190,7 @@ impl<'f> TreeReader<'_, 'f> {
             Kind::Boolean(_) | Kind::Number(_) => written().trim().to_owned(),
             Kind::Text(text) => text.clone(),
             Kind::List(_) | Kind::Map(_) => {
-                let message = format!("a key must be a string, found {}", node.found());
+                let message = format!("a key must be a string, found {}", node.describe());
                 let help = "put a string that begins with `{` or `[` in quotes";
                 self.report.error(Code::InvalidKey.at_span(span), message, help);
                 String::new()
@@ -204,7 +204,7 @@ impl<'f> TreeReader<'_, 'f> {
     fn merged_entries(&self, Entry { key, value }: &Entry) -> Vec<Entry> {
         let maps: Option<Vec<_>> = value.one_or_more().iter().map(Node::as_map).collect();
         let Some(maps) = maps else {
-            let message = format!("`<<` must be a map or a list of maps, found {}", value.found());
+            let message = format!("`<<` must be a map or a list of maps, found {}", value.describe());
             let help = "refer to the anchor of a map: `<<: *common`";
             self.report.error(Code::InvalidMergeKey.at_span(key.span), message, help);
             return Vec::new();
@@ -214,16 +214,16 @@ impl<'f> TreeReader<'_, 'f> {
     }
 
     fn alias(&self, id: usize, span: SourceSpan) -> Option<Node> {
-        let Some((node, cost)) = self.anchors.get(&id) else {
+        let Some((node, size)) = self.anchors.get(&id) else {
             let message = "the alias is inside the value that it refers to, which never ends";
             let help = "write out the value here";
             return self.report.reject(Code::RecursiveAlias.at_span(span), message, help);
         };
         // The depth limit of the YAML parser does not count values that aliases insert.
-        if self.depth + cost.depth > 2 * DEPTH_LIMIT {
+        if self.depth + size.depth > 2 * DEPTH_LIMIT {
             return self.report.reject(Code::NestedTooDeep.at_span(span), TOO_DEEP.0, TOO_DEEP.1);
         }
-        self.spend(cost.nodes, cost.text_bytes, span)?;
+        self.spend(size.nodes, size.text_bytes, span)?;
         Some(node.clone())
     }
 

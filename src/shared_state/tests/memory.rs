@@ -152,13 +152,14 @@ impl MemoryStore {
             }
             // The arguments follow the command, the hash, the number of keys, and the key.
             "EVALSHA" if text(1) == TAKE.get_hash() => {
-                let [gap, slack] = [4, 5].map(|index| Duration::from_micros(number(index)));
+                let [emission_interval, burst_tolerance] =
+                    [4, 5].map(|index| Duration::from_micros(number(index)));
                 let point = kept.points.entry(text(3)).or_insert(now);
                 let ahead = point.saturating_duration_since(now);
-                if ahead > slack {
-                    return Value::Int(i64::try_from((ahead - slack).as_micros()).unwrap());
+                if ahead > burst_tolerance {
+                    return Value::Int(i64::try_from((ahead - burst_tolerance).as_micros()).unwrap());
                 }
-                *point = now + ahead + gap;
+                *point = now + ahead + emission_interval;
                 return Value::Int(0);
             }
             "EVALSHA" if text(1) == GET.get_hash() => {

@@ -19,7 +19,7 @@ pub(super) struct Histogram {
 
 /// The counts of a histogram at one point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Durations {
+pub struct HistogramSnapshot {
     /// Number of durations in each bucket. The last bucket has those above all bounds.
     pub buckets: [u64; BUCKET_BOUNDS.len() + 1],
     /// Sum of all durations, in microseconds.
@@ -35,15 +35,15 @@ impl Histogram {
         self.micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    pub(super) fn read(&self) -> Durations {
-        Durations {
+    pub(super) fn read(&self) -> HistogramSnapshot {
+        HistogramSnapshot {
             buckets: std::array::from_fn(|bucket| self.buckets[bucket].load(Ordering::Relaxed)),
             micros: self.micros.load(Ordering::Relaxed),
         }
     }
 }
 
-impl Durations {
+impl HistogramSnapshot {
     /// Number of durations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()

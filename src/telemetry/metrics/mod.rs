@@ -21,7 +21,7 @@ use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 
-pub use histogram::{BUCKET_BOUNDS, Durations};
+pub use histogram::{BUCKET_BOUNDS, HistogramSnapshot};
 pub use route::{CallEnd, LabelCounter, ResponseMismatch, RouteMeters, UpstreamMeters};
 pub use snapshot::{Labels, MetricFamily, MetricKind, MetricValue, MetricsSnapshot, TextFormat};
 
@@ -61,8 +61,8 @@ impl Default for StartTime {
 }
 
 impl Meters {
-    /// Maximum number of tracked routes, and of tracked upstreams, which bounds the cardinality of their labels.
-    /// Beyond it, those that no longer exist are removed: an MCP server may keep renaming its tools.
+    /// Number of routes, and of upstreams, from which those that no longer exist are removed at once: an MCP
+    /// server that keeps renaming its tools must not increase the cardinality of labels forever.
     pub const TRACKED_LIMIT: usize = 10_000;
 
     /// Registers a source of metrics from another module. It is called for every snapshot.
@@ -105,17 +105,17 @@ impl Meters {
     /// configuration nor a call in flight are removed; otherwise they would be exported until the process
     /// ends.
     pub fn read(&self) -> MetricsSnapshot {
-        let mut reading = MetricsSnapshot::default();
-        in_use(&self.0.routes).iter().for_each(|(_, route)| route.report(&mut reading));
-        in_use(&self.0.upstreams).iter().for_each(|(name, upstream)| upstream.report(name, &mut reading));
-        report_http(&mut reading, &self.0.http);
+        let mut snapshot = MetricsSnapshot::default();
+        in_use(&self.0.routes).iter().for_each(|(_, route)| route.report(&mut snapshot));
+        in_use(&self.0.upstreams).iter().for_each(|(name, upstream)| upstream.report(name, &mut snapshot));
+        report_http(&mut snapshot, &self.0.http);
         for source in self.0.sources.lock().iter() {
-            source(&mut reading);
+            source(&mut snapshot);
         }
         let help = "Log lines dropped because standard error was not read quickly enough";
-        reading.counter("glossator_log_lines_dropped", help).set(super::log::dropped());
-        report_process(&mut reading, self.0.began.0);
-        reading
+        snapshot.counter("glossator_log_lines_dropped", help).set(super::log::dropped());
+        report_process(&mut snapshot, self.0.began.0);
+        snapshot
     }
 }
 
@@ -159,24 +159,26 @@ const STATUS_LINES: [(&str, &str, &str, u64); 3] = [
 ];
 
 /// Adds the metrics of the process. Metrics that the system does not provide are omitted.
-fn report_process(reading: &mut MetricsSnapshot, began: SystemTime) {
+fn report_process(snapshot: &mut MetricsSnapshot, began: SystemTime) {
     let since = began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    reading
+    snapshot
         .gauge("process_start_time_seconds", "Start time of the process, in seconds since 1970")
         .set(since.as_secs_f64());
     let cpu_time: Duration = clock_gettime(ClockId::ProcessCPUTime).try_into().unwrap_or_default();
-    reading.counter("process_cpu_seconds", "CPU time of the process, in seconds").set(cpu_time.as_secs_f64());
+    snapshot
+        .counter("process_cpu_seconds", "CPU time of the process, in seconds")
+        .set(cpu_time.as_secs_f64());
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     for (line, name, help, unit) in STATUS_LINES {
         if let Some(number) = number_after(&status, line).and_then(|number| number.checked_mul(unit)) {
-            reading.gauge(name, help).set(number);
+            snapshot.gauge(name, help).set(number);
         }
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
-        reading.gauge("process_open_fds", "Open file descriptors of the process").set(open.count());
+        snapshot.gauge("process_open_fds", "Open file descriptors of the process").set(open.count());
     }
     if let Some(most) = descriptors::limit() {
-        reading.gauge("process_max_fds", "Maximum number of open file descriptors").set(most);
+        snapshot.gauge("process_max_fds", "Maximum number of open file descriptors").set(most);
     }
 }
 
@@ -193,9 +195,9 @@ type HttpDurations = ByLabel<Histogram, (&'static str, &'static str, u16)>;
 const LAST_STATUS: u16 = 599;
 
 /// Adds the metrics of HTTP requests.
-fn report_http(reading: &mut MetricsSnapshot, durations: &HttpDurations) {
+fn report_http(snapshot: &mut MetricsSnapshot, durations: &HttpDurations) {
     let help = "Duration of HTTP requests until the response headers, by scheme, method and status";
-    let requests = reading.histogram("glossator_http_request_duration_seconds", help);
+    let requests = snapshot.histogram("glossator_http_request_duration_seconds", help);
     for ((scheme, method, status), histogram) in durations.all() {
         let status = status.to_string();
         let labels = [("scheme", scheme), ("method", method), ("status", status.as_str())];

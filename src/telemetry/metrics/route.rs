@@ -20,14 +20,14 @@ use crate::telemetry::{CallCounts, FailedCalls};
 /// for each call.
 #[derive(Debug)]
 pub struct RouteMeters {
-    /// Number that is unique among all route metrics of this process, including earlier ones of the same
+    /// Identifier that is unique among all route metrics of this process, including earlier ones of the same
     /// route.
-    pub(in crate::telemetry) number: u64,
+    pub(in crate::telemetry) id: u64,
     pub(in crate::telemetry) tool: Arc<str>,
     upstream: Arc<str>,
     apis: ByLabel<ApiMeters>,
-    /// Counters of responses by the rule that matched. The last counter is for responses that no rule
-    /// matched.
+    /// Counters of responses by the rule of the route that matched. The last counter is for the default
+    /// rules.
     rules: Box<[AtomicU64]>,
     mismatches: LabelCounter,
     upstream_meters: Arc<UpstreamMeters>,
@@ -78,8 +78,8 @@ impl RouteMeters {
         upstream_meters: Arc<UpstreamMeters>,
         failures: FailedCalls,
     ) -> Self {
-        static NUMBERS: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         // These counters exist before the first event, so that their first increase is visible in a rate.
         let mismatches = LabelCounter::default();
         if rules > 0 {
@@ -87,16 +87,7 @@ impl RouteMeters {
         }
         mismatches.initialize([ResponseMismatch::Unparseable.word()]);
         let rules = (0..=rules).map(|_| AtomicU64::new(0)).collect();
-        Self {
-            number,
-            tool,
-            upstream,
-            apis: ByLabel::default(),
-            rules,
-            mismatches,
-            upstream_meters,
-            failures,
-        }
+        Self { id, tool, upstream, apis: ByLabel::default(), rules, mismatches, upstream_meters, failures }
     }
 
     /// Counts a call that begins.
@@ -151,19 +142,19 @@ impl RouteMeters {
         totals
     }
 
-    pub(super) fn report(&self, reading: &mut MetricsSnapshot) {
+    pub(super) fn report(&self, snapshot: &mut MetricsSnapshot) {
         let route = ("route", &*self.tool);
         for (api, api_meters) in self.apis.all() {
             let labels = [route, ("api", api)];
-            let in_flight = reading.gauge("glossator_calls_in_flight", "Tool calls in flight");
+            let in_flight = snapshot.gauge("glossator_calls_in_flight", "Tool calls in flight");
             in_flight.add(&labels, api_meters.in_flight.load(Ordering::Relaxed));
             let durations = api_meters.durations.all().into_iter();
-            reading.histogram("glossator_call_duration_seconds", "Duration of tool calls").add_each(
+            snapshot.histogram("glossator_call_duration_seconds", "Duration of tool calls").add_each(
                 &labels,
                 "outcome",
                 durations.map(|(outcome, histogram)| (outcome, histogram.read())),
             );
-            let calls = reading.counter("glossator_calls", "Tool calls completed");
+            let calls = snapshot.counter("glossator_calls", "Tool calls completed");
             for ((mcp_version, label), count) in api_meters.ended.read() {
                 let (outcome, error_type) = if is_error_type(label) { ("error", label) } else { (label, "") };
                 let labels = [
@@ -177,7 +168,7 @@ impl RouteMeters {
                 calls.add(&labels, count);
             }
         }
-        let rules = reading.counter("glossator_rule_matches", "Upstream responses by the rule that matched");
+        let rules = snapshot.counter("glossator_rule_matches", "Upstream responses by the rule that matched");
         for (index, count) in self.rules.iter().enumerate() {
             let number = (index + 1).to_string();
             let rule = if index < self.rules() { number.as_str() } else { "default" };
@@ -185,19 +176,19 @@ impl RouteMeters {
         }
         let help =
             "Upstream responses that matched no rule of the route, or that the matching rule could not parse";
-        let mismatches = reading.counter("glossator_unmatched_responses", help);
+        let mismatches = snapshot.counter("glossator_unmatched_responses", help);
         mismatches.add_each(&[route], "reason", self.mismatches.read());
     }
 }
 
 impl UpstreamMeters {
-    pub(super) fn report(&self, name: &str, reading: &mut MetricsSnapshot) {
+    pub(super) fn report(&self, name: &str, snapshot: &mut MetricsSnapshot) {
         let labels = [("upstream", name)];
         let help = "Upstream requests by result, retries not counted separately";
-        let requests = reading.counter("glossator_upstream_requests", help);
+        let requests = snapshot.counter("glossator_upstream_requests", help);
         requests.add_each(&labels, "result", self.responses.read());
         let help = "Duration of upstream requests, with queueing and retries";
-        let durations = reading.histogram("glossator_upstream_request_duration_seconds", help);
+        let durations = snapshot.histogram("glossator_upstream_request_duration_seconds", help);
         durations.add(&labels, self.durations.read());
     }
 }

@@ -5,7 +5,7 @@ use std::{
     fmt::{self, Write},
 };
 
-use super::histogram::{BUCKET_BOUNDS, Durations};
+use super::histogram::{BUCKET_BOUNDS, HistogramSnapshot};
 
 /// A snapshot of all metrics: metric families, in the order in which they were added.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ pub enum MetricValue {
     /// A floating-point number.
     Float(f64),
     /// A histogram of durations.
-    Durations(Durations),
+    Histogram(HistogramSnapshot),
 }
 
 impl MetricsSnapshot {
@@ -65,11 +65,11 @@ impl MetricsSnapshot {
     }
 
     fn family(&mut self, name: &'static str, help: &'static str, kind: MetricKind) -> &mut MetricFamily {
-        let place = self.0.iter().position(|family| family.name == name).unwrap_or_else(|| {
+        let index = self.0.iter().position(|family| family.name == name).unwrap_or_else(|| {
             self.0.push(MetricFamily { name, help, kind, points: BTreeMap::new() });
             self.0.len() - 1
         });
-        &mut self.0[place]
+        &mut self.0[index]
     }
 }
 
@@ -104,8 +104,8 @@ impl MetricValue {
         match (&mut *self, other) {
             (Self::Integer(one), Self::Integer(other)) => *one += other,
             (Self::Float(one), Self::Float(other)) => *one += other,
-            (Self::Durations(one), Self::Durations(other)) => one.add(&other),
-            (Self::Integer(_) | Self::Float(_) | Self::Durations(_), _) => *self = other,
+            (Self::Histogram(one), Self::Histogram(other)) => one.add(&other),
+            (Self::Integer(_) | Self::Float(_) | Self::Histogram(_), _) => *self = other,
         }
     }
 }
@@ -135,10 +135,10 @@ impl TextFormat {
     }
 
     /// Formats a snapshot.
-    pub fn write(self, reading: &MetricsSnapshot) -> String {
+    pub fn write(self, snapshot: &MetricsSnapshot) -> String {
         let mut text = String::new();
-        for family in &reading.0 {
-            self.family(&mut text, family).expect("a String takes everything");
+        for family in &snapshot.0 {
+            self.family(&mut text, family).expect("writing to a String cannot fail");
         }
         if self == Self::OpenMetrics {
             text.push_str("# EOF\n");
@@ -166,14 +166,14 @@ impl TextFormat {
             match value {
                 MetricValue::Integer(number) => sample(text, (name, suffix), labels, None, number)?,
                 MetricValue::Float(number) => sample(text, (name, suffix), labels, None, number)?,
-                MetricValue::Durations(durations) => histogram(text, name, labels, durations)?,
+                MetricValue::Histogram(durations) => histogram(text, name, labels, durations)?,
             }
         }
         Ok(())
     }
 }
 
-fn histogram(text: &mut String, name: &str, labels: &Labels, durations: &Durations) -> fmt::Result {
+fn histogram(text: &mut String, name: &str, labels: &Labels, durations: &HistogramSnapshot) -> fmt::Result {
     let mut below = 0;
     for (bound, count) in BUCKET_BOUNDS.iter().zip(durations.buckets) {
         below += count;
@@ -213,18 +213,18 @@ mod tests {
 
     #[test]
     fn counters_have_the_names_of_each_format() {
-        let mut reading = MetricsSnapshot::default();
-        let calls = reading.counter("x_calls", "Calls");
+        let mut snapshot = MetricsSnapshot::default();
+        let calls = snapshot.counter("x_calls", "Calls");
         calls.add(&[("tool", "get_\"x\"\n\\")], 2_u64);
         calls.add(&[("tool", "get_\"x\"\n\\")], 1_u64);
-        reading.gauge("x_since_seconds", "Since when").set(1.5);
+        snapshot.gauge("x_since_seconds", "Since when").set(1.5);
         assert_eq!(
-            TextFormat::OpenMetrics.write(&reading),
+            TextFormat::OpenMetrics.write(&snapshot),
             "# HELP x_calls Calls\n# TYPE x_calls counter\nx_calls_total{tool=\"get_\\\"x\\\"\\n\\\\\"} 3\n\
              # HELP x_since_seconds Since when\n# TYPE x_since_seconds gauge\n# UNIT x_since_seconds seconds\n\
              x_since_seconds 1.5\n# EOF\n"
         );
-        let text = TextFormat::Prometheus.write(&reading);
+        let text = TextFormat::Prometheus.write(&snapshot);
         assert!(text.contains("# TYPE x_calls_total counter\n") && !text.contains('\u{0}'), "{text}");
         assert!(!text.contains("# UNIT") && !text.contains("# EOF"), "{text}");
     }

@@ -75,7 +75,8 @@ fn read_character(value: &Cursor<'_>) -> Checked<Option<u8>> {
         // Hive and other stores separate cells with control characters: U+0001, U+001F.
         [byte] if byte.is_ascii() && !matches!(byte, b'\0' | b'\n' | b'\r') => Ok(Some(*byte)),
         _ => {
-            let message = format!("{} must be one ASCII character, found {}", value.name, value.node.found());
+            let message =
+                format!("{} must be one ASCII character, found {}", value.name, value.node.describe());
             let example = value.key.map_or("", |key| key.example);
             value.reject(Invalid::new(message, format!("write `{example}`")))
         }
@@ -105,7 +106,11 @@ impl Csv {
         if marks.iter().enumerate().any(|(index, mark)| marks[..index].contains(mark)) {
             let message = "`delimiter`, `row_delimiter`, `quote` and `comment` must differ";
             let help = "change one of them; write `quote: none` if cells are never quoted";
-            return Err(section.reject_at(Code::ConflictingKeys.at_span(section.value.place), message, help));
+            return Err(section.reject_at(
+                Code::ConflictingKeys.at_span(section.value.key_span),
+                message,
+                help,
+            ));
         }
         Ok(self)
     }

@@ -178,7 +178,7 @@ pub(crate) fn read_media_type(value: &Cursor<'_>) -> Checked<Option<String>> {
     if bare.parse::<MediaPattern>().is_ok() && !bare.contains('*') {
         return Ok(Some(text.to_owned()));
     }
-    let message = format!("expected a media type, found {}", value.node.found());
+    let message = format!("expected a media type, found {}", value.node.describe());
     value.reject(Invalid::new(message, "write `image/png`, or `text/csv`"))
 }
 
@@ -267,7 +267,7 @@ fn header_names(value: &Cursor<'_>) -> Checked<Vec<String>> {
     let Some(items) = value.node.as_list() else { return value.reject_kind("a list", None) };
     if items.is_empty() {
         let invalid = Invalid::new("`header` is empty", "write `header: [Location]`");
-        return value.reject_at(value.place, invalid.with_code(Code::EmptyValue));
+        return value.reject_at(value.key_span, invalid.with_code(Code::EmptyValue));
     }
     items.iter().map(|item| header_name(value, item)).collect()
 }

@@ -274,7 +274,7 @@ pub(super) fn read_columns(value: &Cursor<'_>) -> Checked<Option<Vec<String>>> {
     let (mut seen, mut checked) = (HashSet::new(), Ok(()));
     for (name, node) in names.iter().zip(value.node.as_list().unwrap_or_default()) {
         if name.is_empty() || !seen.insert(name) {
-            let message = format!("names of columns must differ and not be empty, found {}", node.found());
+            let message = format!("names of columns must differ and not be empty, found {}", node.describe());
             let invalid = Invalid::new(message, "write a different name for every column");
             checked = value.reject_at(node.span, invalid.with_code(Code::DuplicateValue));
         }

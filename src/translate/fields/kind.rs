@@ -302,7 +302,7 @@ impl Setting for Enumeration {
         let nodes = entries.iter().map(|entry| &entry.value);
         let mut nested = nodes.filter(|node| matches!(node.kind, Kind::List(_) | Kind::Map(_)));
         if let Some(node) = nested.next().or_else(|| items.iter().find(|item| item.scalar().is_none())) {
-            let found = node.found();
+            let found = node.describe();
             let message =
                 format!("a value must be a string, a number, `true`, `false` or null, found {found}");
             return value.reject_coded(Code::WrongType.at_span(node.span), message, HELP);

@@ -120,7 +120,7 @@ impl Setting for TypeWord {
             return Ok(word);
         }
         let listed = suggest::quoted_list(TYPE_NAMES);
-        let message = format!("the type of a field must be one of {listed}; found {}", value.node.found());
+        let message = format!("the type of a field must be one of {listed}; found {}", value.node.describe());
         let word = value.node.scalar().unwrap_or_default();
         let help = suggest::nearest(word.trim_end_matches(['[', ']', '?']), TYPE_NAMES).map_or_else(
             || "add `[]` for a list, `?` for an optional field".to_owned(),
@@ -164,7 +164,7 @@ impl FieldSettings {
         let TypeWord { name, count, optional } = self.written.unwrap_or(of_values);
         let is_optional = optional || self.optional;
         let reject_key = |name, message: &str, help: &str| {
-            let place = value.node.entry(name).map_or(value.place, |entry| entry.key.span);
+            let place = value.node.entry(name).map_or(value.key_span, |entry| entry.key.span);
             value.reject_coded(Code::ConflictingKeys.at_span(place), message, help)
         };
         let decimal = self.number.decimal;
@@ -193,7 +193,7 @@ impl FieldSettings {
                 let is_no = |word: &&String| no.iter().any(|no| no.eq_ignore_ascii_case(word));
                 if let Some(both) = yes.iter().find(is_no) {
                     let message = format!("`{both}` is in both `true_values` and `false_values`");
-                    let at = Code::DuplicateValue.at_span(value.place);
+                    let at = Code::DuplicateValue.at_span(value.key_span);
                     return value.reject_coded(at, message, "remove it from one of the lists");
                 }
                 FieldKind::Boolean(Enumeration::from_booleans(yes, no).into())
@@ -241,7 +241,7 @@ impl Setting for FieldSetting {
 /// Warns about words of `values` that are also in `null_values`, which makes them null.
 fn warn_of_null_words(value: &Cursor<'_>, values: &Enumeration, nulls: &[String]) {
     let is_null = |word: &str| nulls.iter().any(|null| null.eq_ignore_ascii_case(word));
-    let place = value.node.entry("values").map_or(value.place, |entry| entry.key.span);
+    let place = value.node.entry("values").map_or(value.key_span, |entry| entry.key.span);
     for (word, _) in values.words.iter().filter(|(word, _)| is_null(word)) {
         let message =
             format!("{} in `values` has no effect: `null_values` has it, too", suggest::quoted(word));
@@ -325,7 +325,9 @@ fn read_words(value: &Cursor<'_>) -> Checked<Vec<String>> {
                 format!("`{name}` contains a null value of YAML"),
                 format!("put it in quotes: `{name}: \"NULL\"`"),
             ),
-            (None, _) => (format!("`{name}` must be a list of words, found {}", item.found()), help.clone()),
+            (None, _) => {
+                (format!("`{name}` must be a list of words, found {}", item.describe()), help.clone())
+            }
         };
         value.reject_coded(Code::WrongType.at_span(item.span), message, help)
     };

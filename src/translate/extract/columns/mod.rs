@@ -94,7 +94,7 @@ impl Columns {
             let message =
                 format!("`columns` has {} names, but `widths` has {} numbers", names.len(), widths.len());
             let help = "write a width for every column; the last is optional";
-            let place = Code::ConflictingKeys.at_span(section.value.place);
+            let place = Code::ConflictingKeys.at_span(section.value.key_span);
             return Err(section.reject_at(place, &message, help));
         }
         Ok(self)

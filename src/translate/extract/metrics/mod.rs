@@ -57,7 +57,7 @@ fn read_names(value: &Cursor<'_>) -> Checked<Vec<String>> {
     let mut checked = Ok(());
     for (name, node) in names.iter().zip(value.node.as_list().unwrap_or_default()) {
         if name.is_empty() || name.contains(['{', ' ']) {
-            let message = format!("expected the name of a metric, found {}", node.found());
+            let message = format!("expected the name of a metric, found {}", node.describe());
             let help = "write a name, with `*` for any characters; use `structured` to select by labels";
             checked = value.reject_at(node.span, Invalid::new(message, help));
         }

@@ -111,7 +111,7 @@ fn read_bearer(value: &Cursor<'_>) -> Checked<Option<AuthSettings>> {
     let text = text_of(value)?;
     let (file, token) = if let Some(path) = text.strip_prefix("file:") {
         // The file is read now only to check it. The HTTP client reads it again for requests.
-        let (path, token) = expansion::own_file(context, span, path)?;
+        let (path, token) = expansion::read_unwatched_file(context, span, path)?;
         (Some(path), token)
     } else {
         let expanded = expansion::expand(context, span, text)?;

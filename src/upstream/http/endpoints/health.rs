@@ -54,7 +54,7 @@ impl Setting for PathAndQuery {
         if let Some(path) = text.parse().ok().filter(|_| text.starts_with('/')) {
             return Ok(path);
         }
-        let message = format!("{} must begin with `/`, found {}", value.name, value.node.found());
+        let message = format!("{} must begin with `/`, found {}", value.name, value.node.describe());
         value.reject(Invalid::new(message, "write `path: /health`"))
     }
 }
