@@ -34,8 +34,6 @@ pub(crate) const FORMS: &str = concat!(
     r"|[rs]k_(?:live|test)_[0-9A-Za-z_]{8,})",
 );
 
-static FORMS_REGEX: LazyLock<Regex> = LazyLock::new(|| fixed_regex(&[PRIVATE_KEYS, "|", FORMS].concat()));
-
 /// Byte ranges of all credentials in a text of the configuration, in order and without overlap.
 pub(crate) fn credentials_in(text: &str) -> Vec<Range<usize>> {
     let mut ranges = tokens_in(text);
@@ -74,7 +72,12 @@ pub(crate) fn replaced(text: &str, ranges: &[Range<usize>], mask: &str) -> Strin
 /// Byte ranges of private keys and of the credentials that [`FORMS`] describes, in order. Words that only
 /// resemble a token are excluded, because a configuration contains more prose than an error text does.
 pub(crate) fn tokens_in(text: &str) -> Vec<Range<usize>> {
-    FORMS_REGEX.captures_iter(text).filter_map(|found| token_range(&found)).collect()
+    static KEYS_REGEX: LazyLock<Regex> = LazyLock::new(|| fixed_regex(PRIVATE_KEYS));
+    static FORMS_REGEX: LazyLock<Regex> = LazyLock::new(|| fixed_regex(FORMS));
+    // Two searches: a marker that is only mentioned matches the rest of the text, which may contain tokens.
+    let keys = KEYS_REGEX.find_iter(text).filter(|found| has_private_key(found.as_str()));
+    let tokens = FORMS_REGEX.captures_iter(text).filter_map(|found| token_range(&found));
+    merged(keys.map(|found| found.range()).chain(tokens).collect())
 }
 
 /// Whether a text contains a private key.
@@ -95,10 +98,7 @@ fn token_range(found: &Captures<'_>) -> Option<Range<usize>> {
         return is_credential.then(|| value.range());
     }
     let whole = found.get_match();
-    let is_credential = match found.name("slug") {
-        Some(slug) => !is_words(slug.as_str()),
-        None => !whole.as_str().starts_with("-----") || has_private_key(whole.as_str()),
-    };
+    let is_credential = found.name("slug").is_none_or(|slug| !is_words(slug.as_str()));
     is_credential.then(|| whole.range())
 }
 
@@ -332,6 +332,8 @@ mod tests {
         check_shown(
             "name a file that begins `-----BEGIN PRIVATE KEY-----`; keys with a password can't be read",
         );
+        let token = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
+        check(&format!(r#"redact: ["-----BEGIN PRIVATE KEY-----[^-]*", "{token}"]"#), &[token]);
         check_shown("-----BEGIN CERTIFICATE-----\nMIIEvQIBADANBgkqhkiG9w0BAQEF\n-----END CERTIFICATE-----");
     }
 
