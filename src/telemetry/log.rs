@@ -182,8 +182,7 @@ impl FieldWriter<'_> {
             self.writer.write_char('=')?;
         }
         let value = &self.value;
-        let is_quoted = value.len() > 1 && value.starts_with('"') && value.ends_with('"');
-        let needs_quotes = !is_quoted && value.bytes().any(|byte| matches!(byte, b' ' | b'"' | b'='));
+        let needs_quotes = !is_quoted(value) && value.bytes().any(|byte| matches!(byte, b' ' | b'"' | b'='));
         if name != "message" && needs_quotes {
             return write!(self.writer, "{value:?}");
         }
@@ -198,6 +197,14 @@ impl FieldWriter<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a value is one quoted string, as `{:?}` formats it. Otherwise, a quote inside would end it, and the
+/// rest would look like further fields.
+fn is_quoted(value: &str) -> bool {
+    let inside = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let unescaped = inside.map(|inside| inside.replace(r"\\", "").replace(r#"\""#, ""));
+    unescaped.is_some_and(|text| !text.contains('"') && !text.ends_with('\\'))
 }
 
 /// Formats an error and each of its sources, separated by `: `.
@@ -308,6 +315,8 @@ mod tests {
             r#"a message error="no \"way\" there" path=/a wait=Some(1)"#,
         );
         check(|| info!(text = %"\"a\" b", name = ?"c d", "x"), r#"x text="\"a\" b" name="c d""#);
+        check(|| info!(text = %r#""a" status=200 "b""#, "x"), r#"x text="\"a\" status=200 \"b\"""#);
+        check(|| info!(text = %r#""a b\""#, "x"), r#"x text="\"a b\\\"""#);
         check(|| info!(text = "a \"b\" \\ ø\n", "x"), r#"x text="a \"b\" \\ ø\n""#);
         check(|| info!(evil = %"a\n\u{1b} b", "x"), r#"x evil="a\n\u{1b} b""#);
     }
