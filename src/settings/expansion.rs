@@ -130,6 +130,10 @@ fn value_of(context: ReadContext<'_>, span: SourceSpan, inside: &str) -> Checked
         let help = "write `${NAME}`, `${NAME:-default}`, or `$${` for a literal `${`";
         return Err(context.reject_at(Code::InvalidReference.at_span(span), message, help));
     }
+    if default.is_some_and(|default| default.contains("${")) {
+        let (message, help) = ("the default in `${…}` contains another `${`", "write a literal default");
+        return Err(context.reject_at(Code::InvalidReference.at_span(span), message, help));
+    }
     let value = context.environment.get(name).filter(|value| !value.is_empty()).or(default);
     value.map(str::to_owned).ok_or_else(|| {
         let state = if context.environment.get(name).is_some() { "empty" } else { "not set" };
@@ -212,6 +216,7 @@ mod tests {
         check("${NONE}", Err("`NONE` is not set"));
         check("${TOKEN} ${EMPTY}", Err("`EMPTY` is empty"));
         check("${TOKEN} ${CITY", Err("no closing"));
+        check("${NONE:-${CITY}}", Err("contains another `${`"));
         check("${TO KEN}", Err("name of an environment variable"));
         check("file:/nowhere/at/all", Err("does not exist"));
         check("file:relative", Err("not an absolute path"));
