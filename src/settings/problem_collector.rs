@@ -28,6 +28,8 @@ pub(crate) struct Report<'f> {
 #[derive(Default)]
 struct Collected {
     problems: RefCell<Vec<Problem>>,
+    /// Whether there were more problems than are reported.
+    is_truncated: Cell<bool>,
     errors: Cell<usize>,
     context: RefCell<Option<ProblemContext>>,
     /// Problems already reported in a [`ProblemContext`], by file, offset and message, so that a mistake in
@@ -198,6 +200,8 @@ impl<'f> Report<'f> {
             let mut problem = Problem::with_span(self.files, code.at_span(span), message, help.0);
             problem.severity = severity;
             self.collected.problems.borrow_mut().push(problem);
+        } else {
+            self.collected.is_truncated.set(true);
         }
     }
 
@@ -220,16 +224,19 @@ impl<'f> Report<'f> {
     /// Returns all problems, sorted by file and position. If the list is truncated, the last problem mentions
     /// it.
     pub(crate) fn into_problems(self) -> Vec<Problem> {
+        let has_errors = self.errors() > 0;
         let mut problems = self.collected.problems.into_inner();
         // Problems without a position come first.
         problems.sort_by_cached_key(|problem| {
             (problem.file.clone(), problem.line, problem.column, problem.severity)
         });
         problems.dedup();
-        if problems.len() >= Problems::MAX_REPORTED {
+        if self.collected.is_truncated.get() {
             let message = format!("only the first {} problems are reported", problems.len());
             let help = Some("fix these first".to_owned());
-            problems.push(Problem::without_span(Code::MoreProblems, "configuration", message, help));
+            let severity = if has_errors { Severity::Error } else { Severity::Warning };
+            let problem = Problem::without_span(Code::MoreProblems, "configuration", message, help);
+            problems.push(Problem { severity, ..problem });
         }
         problems
     }
@@ -247,5 +254,26 @@ pub(crate) fn reading<T>(text: &str, read: impl FnOnce(&Report<'_>) -> T) -> (T,
 impl From<&str> for Help {
     fn from(help: &str) -> Self {
         Self(Some(help.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_problem_mentions_that_others_are_omitted() {
+        let warnings = |count: usize| {
+            let warn = |report: &Report<'_>, index: usize| {
+                let at = Code::InvalidValue.at_span(report.files().whole(0));
+                report.warning(at, format!("number {index}"), "do better");
+            };
+            reading("a", |report| (0..count).for_each(|index| warn(report, index))).1
+        };
+        assert_eq!(warnings(Problems::MAX_REPORTED).len(), Problems::MAX_REPORTED);
+        let problems = warnings(Problems::MAX_REPORTED + 1);
+        let last = problems.last().unwrap();
+        assert_eq!(last.message, "only the first 500 problems are reported");
+        assert!(!last.is_error(), "a configuration with warnings alone loads");
     }
 }
