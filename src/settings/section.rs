@@ -14,7 +14,7 @@ use super::{
     secret,
     source_text::{Origin, SourceSpan},
     suggest,
-    tree::{Entry, Key, Kind, Node},
+    tree::{Entry, Key, Kind, Node, resolve_plain},
 };
 
 /// Proof that a problem has been reported. Only this module creates it.
@@ -174,6 +174,17 @@ impl<'a> Cursor<'a> {
     /// Returns a cursor at the value of an entry of this map, with another name and kind.
     pub(crate) fn member(&self, entry: &'a Entry, name: &'a str, kind: ValueKind) -> Self {
         Self { key_span: entry.key.span, ..self.part(&entry.value, name, kind) }
+    }
+
+    /// Returns a string, number or boolean as a string. A number without quotes stays as it is written in the
+    /// file, because it may be a password or an identifier, such as `007`.
+    pub(crate) fn scalar(&self) -> Option<String> {
+        let Kind::Number(number) = &self.node.kind else { return self.node.scalar() };
+        let span = self.node.span;
+        let written = self.context.report.files().text(span).get(span.start..span.end);
+        let is_same =
+            |written: &&str| matches!(resolve_plain(written), Kind::Number(same) if same == *number);
+        Some(written.filter(is_same).unwrap_or(number).to_owned())
     }
 
     /// Value of another key in the same section, for a key whose meaning depends on it.

@@ -168,7 +168,7 @@ impl Setting for Scalar {
     const KIND: ValueKind = ValueKind::Scalar;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        value.node.scalar().map(Self).map_or_else(|| value.reject_kind("a string", None), Ok)
+        value.scalar().map(Self).map_or_else(|| value.reject_kind("a string", None), Ok)
     }
 }
 

@@ -115,7 +115,7 @@ impl Setting for Template {
         let (names, captures) = (scope.names.borrow(), scope.captures.borrow());
         let names: Vec<&str> = names.iter().copied().chain(captures.iter().map(String::as_str)).collect();
         let (report, node) = (value.context.report, value.node);
-        let text = node.scalar().map_or_else(|| text_of(value).map(str::to_owned), Ok)?;
+        let text = value.scalar().map_or_else(|| text_of(value).map(str::to_owned), Ok)?;
         let template = Self::compile(&text).or_else(|error| {
             let span = error.line.map_or(node.span, |line| report.line_in(node, line));
             let help = "syntax: `{{ name }}` inserts a value, `{% if … %}` is a condition, `{{ x | default('y') }}` is a default";
