@@ -152,7 +152,7 @@ impl Setting for f64 {
         }
         let message = format!("{} must be a number from 0 to 1, found {}", value.name, value.node.describe());
         let help = format!("write `{}`", value.key.map_or("0.5", |key| key.example));
-        value.reject(Invalid::new(message, help).with_code(Code::OutOfRange))
+        value.reject(Invalid::new(message, help).with_code(number_code(value)))
     }
 
     fn shown(&self, _kind: ValueKind) -> Option<String> {
@@ -160,7 +160,7 @@ impl Setting for f64 {
     }
 }
 
-/// String, number or boolean as a string; a number is in JSON notation, so `007` without quotes is `7`.
+/// String, number or boolean as a string; a number stays as it is written in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scalar(pub(crate) String);
 
@@ -211,7 +211,12 @@ fn number(value: &Cursor<'_>) -> Checked<u64> {
     let (name, found) = (value.name, value.node.describe());
     let message = format!("{name} must be a whole number from {least} to {most}, found {found}");
     let help = format!("write a number such as `{}`", least.max(1));
-    value.reject(Invalid::new(message, help).with_code(Code::OutOfRange))
+    value.reject(Invalid::new(message, help).with_code(number_code(value)))
+}
+
+/// Code of the error about an unusable number, or about another value in place of a number.
+fn number_code(value: &Cursor<'_>) -> Code {
+    if value.node.as_number().is_some() { Code::OutOfRange } else { Code::WrongType }
 }
 
 /// Returns the text of a duration or size. A number without a unit is returned too: the error about it
