@@ -176,8 +176,8 @@ fn cluster(
 pub(super) fn describe_error(error: &RedisError, settings: &StoreSettings) -> String {
     let text = error.to_string();
     // A server that does not know `HELLO` repeats the arguments of the command, and may truncate them.
-    let is_old = error.kind() == ErrorKind::RESP3NotSupported || text.contains("args beginning with");
-    if is_old {
+    let is_unknown = text.contains("HELLO") && text.contains("args beginning with");
+    if is_unknown || error.kind() == ErrorKind::RESP3NotSupported {
         return "`HELLO` is an unknown command: the server is older than Redis 6".to_owned();
     }
     let passwords = [&settings.password, &settings.sentinel_password];

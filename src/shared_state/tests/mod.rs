@@ -208,6 +208,7 @@ async fn a_failed_login_does_not_log_the_password() {
             b"-ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `default`, `s3cr3\r\n",
             "older than Redis 6",
         ),
+        (b"-ERR unknown command 'EVALSHA', with args beginning with: 'x'\r\n", "'EVALSHA'"),
     ] {
         let port = server(0, said).await;
         let settings = settings(&format!("redis://127.0.0.1:{port}"));
