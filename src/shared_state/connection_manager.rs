@@ -264,10 +264,12 @@ impl ActiveConnection {
         };
         // A server that rejects every operation is of no use. A former primary rejects only writes and still
         // responds to reads, so the first rejected write closes its connection.
-        let read_only = ErrorKind::Server(ServerErrorKind::ReadOnly);
-        if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= FAILURE_LIMIT || error.kind() == read_only {
+        let is_read_only = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
+        if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= FAILURE_LIMIT || is_read_only {
+            let several = "several operations in a row failed";
+            let reason = if is_read_only { "the server is read-only" } else { several };
             // A full channel means that the connection is being closed already.
-            let _ = self.close_sender.try_send("several operations in a row failed");
+            let _ = self.close_sender.try_send(reason);
         }
     }
 }
