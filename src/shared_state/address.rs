@@ -95,9 +95,9 @@ impl StoreAddress {
             }
             _ => return Err(NO_SCHEME),
         };
-        let database = Some(database).filter(|number| !number.is_empty()).map(str::parse).transpose();
+        let database = Some(database).filter(|number| !number.is_empty()).map(str::parse::<u16>).transpose();
         let database = database.map_err(|_| "the part after the host is not a database number")?;
-        Ok(address(location, is_tls, database))
+        Ok(address(location, is_tls, database.map(u32::from)))
     }
 }
 
@@ -297,6 +297,7 @@ mod tests {
         for text in ["redis://store:0", "redis://store:", "redis://[::1]7"] {
             check_invalid(text, "its port is not a number from 1 to 65535");
         }
+        check_invalid("redis://store/65536", "the part after the host is not a database number");
         check_invalid("redis://store/prefix", "the part after the host is not a database number");
     }
 }
