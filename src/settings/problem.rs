@@ -125,6 +125,8 @@ impl std::error::Error for Problems {}
 
 #[cfg(test)]
 mod tests {
+    use unicode_width::UnicodeWidthStr;
+
     use super::*;
     use crate::settings::SourceSpan;
 
@@ -183,6 +185,18 @@ mod tests {
         let lines: Vec<_> = problem.lines().collect();
         assert_eq!(lines[1], format!("1 | …{}oops{}…", "x".repeat(60), "y".repeat(96)));
         assert_eq!(lines[2].find("^^^^"), Some(4 + 61));
+    }
+
+    #[test]
+    fn a_line_is_cut_between_wide_characters() {
+        let text = format!("{}x{}oops{}", "日".repeat(90), "日".repeat(20), "y".repeat(200));
+        let files = Files::from_text("a.yaml", &text);
+        let start = text.find("oops").unwrap();
+        let at = Code::InvalidValue.at_span(SourceSpan { file: 0, start, end: start + 4 });
+        let problem = Problem::with_span(&files, at, "no good", None).to_string();
+        let lines: Vec<_> = problem.lines().collect();
+        let shown = lines[1].split_once("oops").unwrap().0;
+        assert_eq!(lines[2].find("^^^^"), Some(shown.width()));
     }
 
     #[test]

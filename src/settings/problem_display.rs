@@ -97,7 +97,12 @@ impl Excerpt {
             characters.push((shown, cells));
         }
         let total: usize = characters.iter().map(|(_, cells)| cells).sum();
-        let cut = if total > Self::MAX_CELLS { caret.saturating_sub(Self::CELLS_BEFORE) } else { 0 };
+        let least = if total > Self::MAX_CELLS { caret.saturating_sub(Self::CELLS_BEFORE) } else { 0 };
+        // The cut is at the beginning of a character, which may be several cells wide.
+        let mut cut = 0;
+        for (_, cells) in &characters {
+            cut += if cut < least { *cells } else { 0 };
+        }
         let (mut excerpt, mut cell) = (if cut > 0 { "…".to_owned() } else { String::new() }, 0);
         for (shown, cells) in &characters {
             if (cut..cut + Self::MAX_CELLS).contains(&cell) {
