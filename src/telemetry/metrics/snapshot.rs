@@ -95,7 +95,7 @@ impl MetricFamily {
 
     /// Sets the only value, which has no labels.
     pub fn set(&mut self, value: impl Into<MetricValue>) {
-        self.add(&[], value);
+        self.points.insert(Labels::new(), value.into());
     }
 }
 
@@ -217,6 +217,7 @@ mod tests {
         let calls = snapshot.counter("x_calls", "Calls");
         calls.add(&[("tool", "get_\"x\"\n\\")], 2_u64);
         calls.add(&[("tool", "get_\"x\"\n\\")], 1_u64);
+        snapshot.gauge("x_since_seconds", "Since when").set(1.0);
         snapshot.gauge("x_since_seconds", "Since when").set(1.5);
         assert_eq!(
             TextFormat::OpenMetrics.write(&snapshot),
