@@ -151,7 +151,8 @@ impl Rate {
         };
         let wrong = || invalid(Code::InvalidUnit, "a number of calls and a time");
         let (count, per) = text.split_once(" per ").ok_or_else(wrong)?;
-        let count: u32 = count.trim().parse().map_err(|_| wrong())?;
+        let count: u64 = count.trim().parse().map_err(|_| wrong())?;
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
         let per = match per.trim() {
             "second" => Duration::from_secs(1),
             "minute" => Duration::from_secs(60),
@@ -232,8 +233,9 @@ mod tests {
             assert!(error.help.as_ref().unwrap().starts_with("write `"), "{error:?}");
         }
         assert!(Rate::parse("100/s").unwrap_err().help.unwrap().contains("`100 per second`"));
-        for text in ["0 per second", "1000001 per second", "1 per 0s", "1 per 25h"] {
-            Rate::parse(text).unwrap_err();
+        for text in ["0 per second", "1000001 per second", "99999999999 per second", "1 per 0s", "1 per 25h"]
+        {
+            assert_eq!(Rate::parse(text).unwrap_err().code, Code::OutOfRange, "{text}");
         }
     }
 }
