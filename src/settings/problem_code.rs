@@ -278,7 +278,7 @@ codes! {
     /// A reference such as `${NAME}` is malformed.
     ///
     /// A reference is `${NAME}`, `${NAME:-default}` or `${file:/path}`. A name has letters, digits and `_`,
-    /// and does not begin with a digit. For a literal `${`, write `$${`.
+    /// and does not begin with a digit. A default contains no reference. For a literal `${`, write `$${`.
     ///
     /// ```yaml
     /// headers: { X-Api-Key: "${WEATHER_KEY}" }   # not `${WEATHER-KEY}`
