@@ -155,8 +155,7 @@ pub struct PromptResource {
     /// URI of the resource: a template.
     #[key(example = "uri: report://today")]
     pub uri: Template,
-    /// Text: a template. When absent, the content is read from the route whose resource has the URI. Default:
-    /// the resource of the route with this URI.
+    /// Text: a template. Default: the contents of the resource with this URI, read through its route.
     pub text: Option<Template>,
     /// Media type of `text`.
     #[key(with = read_media_type, shown = "`text/plain`", requires = "text",
@@ -191,10 +190,10 @@ impl PartTemplate {
     pub fn messages(
         &self,
         fetched: Option<ToolResult>,
-        names: &minijinja::Value,
-        stop: &WorkBudget,
+        variables: &minijinja::Value,
+        work_budget: &WorkBudget,
     ) -> Result<Vec<PromptMessage>, TemplateError> {
-        let render = |template: &Template| template.render_until(names, stop);
+        let render = |template: &Template| template.render_until(variables, work_budget);
         let contents = match &self.part {
             PartContent::Text(template) => match render(template)? {
                 text if text.trim().is_empty() => return Ok(Vec::new()),

@@ -38,7 +38,7 @@ pub fn explain_translation(
     let route = &file.route;
     let mut trace = Trace::on();
     let args = Value::Object(arguments.given);
-    let input_responses = Value::Object(route.input_requests.complete(input_responses));
+    let input_responses = Value::Object(route.input_requests.with_nulls(input_responses));
     let input = CallInput {
         input_responses: &input_responses,
         stop: budget,

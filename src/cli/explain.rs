@@ -19,7 +19,7 @@ use crate::config::{CompiledRoute, Loaded};
 use crate::model::{
     self, EntryChoice, ErrorType, ProgramEnd, ProgramExit, Recording, ToolResult, UpstreamResponse,
 };
-use crate::route::{RequestTemplate, Route, RouteTable, ToolRequest, UpstreamRequest};
+use crate::route::{McpServerRequest, RequestTemplate, Route, RouteTable, UpstreamRequest};
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArguments {
@@ -231,10 +231,10 @@ fn explain_request(
             let shown = format!("{}   (the command `{upstream}`){}", words.join(" "), below(&stdin));
             (json!({ "upstream": upstream, "command": command, "stdin": stdin }), shown)
         }
-        Ok(UpstreamRequest::Tool(ToolRequest { tool, arguments, .. })) => {
+        Ok(UpstreamRequest::Mcp(McpServerRequest { target, arguments, .. })) => {
             let arguments = Value::from(arguments);
-            let shown = format!("CALL {tool}   (of upstream `{upstream}`)\n\n{arguments:#}");
-            (json!({ "upstream": upstream, "tool": &*tool, "arguments": arguments }), shown)
+            let shown = format!("CALL {target}   (of upstream `{upstream}`)\n\n{arguments:#}");
+            (json!({ "upstream": upstream, "tool": &*target, "arguments": arguments }), shown)
         }
         Ok(UpstreamRequest::Http(request)) => {
             let method = request.method.as_str();

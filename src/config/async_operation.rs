@@ -157,7 +157,7 @@ pub(super) fn read(
     });
     let settings = settings?;
     let location = match (settings.id, status) {
-        (Some(id), Some(status)) => OperationLocationRule::Named { id, status: Box::new(status) },
+        (Some(id), Some(status)) => OperationLocationRule::Id { id, status: Box::new(status) },
         _ => OperationLocationRule::Location,
     };
     Some(AsyncOperationRule {

@@ -60,7 +60,7 @@ pub(super) fn check(
         let message = "`poll_interval` can't be combined with `async_operation`, which has several responses";
         report.error(at, message, "remove one of the two");
     }
-    if !idempotent.unwrap_or_else(|| request.effect().is_none) {
+    if !idempotent.unwrap_or_else(|| request.effect().is_read_only) {
         let message = format!("`poll_interval` repeats this {}, which may have effects", request.describe());
         let help = "add `idempotent: true` if that is safe";
         report.warning(Code::PollsUnsafeRequest.at_span(span), message, help);

@@ -198,13 +198,14 @@ pub const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 pub enum Shutdown {
     /// Requests are served, and connections stay open.
     Serving,
-    /// Requests are served. Each connection is closed with its next response, so that clients open new ones.
-    Closing,
+    /// The shutdown delay: requests are served. Each connection is closed with its next response, so that
+    /// clients open new ones.
+    Delay,
     /// The process serves one request and then exits (CGI).
     OneRequest,
-    /// The shutdown has begun. Requests in flight are finished; endless streams and connections without a
+    /// After the shutdown delay. Requests in flight are finished; endless streams and connections without a
     /// request are closed.
-    Begun,
+    Draining,
     /// The shutdown timeout has expired: requests in flight get an error.
     Overdue,
     /// All connections are closed at once.
@@ -235,9 +236,9 @@ impl ShutdownSignal {
         *self.0.borrow()
     }
 
-    /// Waits until the shutdown begins. For a process that serves one request, it returns at once: the
-    /// process exits after its response, so nothing may wait for events.
-    pub async fn begun(&self) {
+    /// Waits until draining begins. For a process that serves one request, it returns at once: the process
+    /// exits after its response, so nothing may wait for events.
+    pub async fn draining(&self) {
         self.reached(Shutdown::OneRequest).await;
     }
 

@@ -47,7 +47,7 @@ pub async fn elicit_first(
         let next = input_requests_of_route.next(&arguments, &input_responses, &capabilities);
         match next.map_err(|sentence| failure(ErrorType::Arguments, sentence))? {
             NextStep::Done(arguments) => return Ok(arguments),
-            NextStep::Unable(missing) => {
+            NextStep::MissingCapabilities(missing) => {
                 let sentence = error_text::cannot_elicit(&missing);
                 if let Some(elicitor) = elicitor {
                     elicitor.report_unsupported(missing);

@@ -200,9 +200,9 @@ pub(super) fn cannot_elicit(missing: &[ClientCapability]) -> String {
 fn capability_name(capability: ClientCapability) -> &'static str {
     match capability {
         ClientCapability::Form => "`elicitation`",
-        ClientCapability::FormWithLists => "`elicitation` in revision 2025-11-25 or later",
+        ClientCapability::FormWithMultiSelect => "`elicitation` in revision 2025-11-25 or later",
         ClientCapability::Url => "`elicitation.url`",
-        ClientCapability::Sample => "`sampling`",
+        ClientCapability::Sampling => "`sampling`",
         ClientCapability::Roots => "`roots`",
     }
 }

@@ -140,7 +140,7 @@ impl Snapshot {
         };
         others.insert(argument.to_owned(), value.into());
         match self.request_values(completion, others.into(), call).await {
-            Ok(values) => Suggestions::matching(values, value, completion.chosen),
+            Ok(values) => Suggestions::matching(values, value, completion.is_filtered),
             Err(reason) => {
                 let route = &completion.call.route;
                 // The reason may quote the typed text or the upstream, so it is only logged at `debug`.

@@ -260,12 +260,12 @@ impl CallRun<'_> {
         self.deadline = Deadline::after(route.timeout).within(client_timeout(headers)?);
         let request = route.request.build(&self.exchange.arguments, headers, None);
         let request = request.map_err(|error| failure(ErrorType::Arguments, error.to_string()))?;
-        let UpstreamRequest::Tool(mut request) = request else {
+        let UpstreamRequest::Mcp(mut request) = request else {
             return Err(failure(ErrorType::Unreachable, error_text::UNREADABLE));
         };
-        (request.method, request.tool, request.arguments) = (method, name.into(), parameters);
+        (request.method, request.target, request.arguments) = (method, name.into(), parameters);
         // The request only reads, so it may be retried.
-        let request = UpstreamRequest::Tool(request);
+        let request = UpstreamRequest::Mcp(request);
         let response = self.send(request, true, PolicyStack::Route).await;
         let response = response.map(|response| response.response);
         response.map_err(|error| error_text::error_result(&error, PossibleEffect::Harmless))

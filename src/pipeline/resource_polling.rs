@@ -134,8 +134,8 @@ impl Gateway {
             None => WatchError::Unknown,
         };
         let (route, _) = snapshot.table.by_uri(uri).ok_or_else(unknown)?;
-        let watch = route.resource.as_ref().and_then(|resource| resource.watch);
-        watch.map(|_| ()).ok_or(WatchError::Unwatched)
+        let interval = route.resource.as_ref().and_then(|resource| resource.poll_interval);
+        interval.map(|_| ()).ok_or(WatchError::Unwatched)
     }
 
     /// Watches a resource until the returned value is dropped. Requires a Tokio runtime.
@@ -232,7 +232,7 @@ impl Snapshot {
         failing: &mut bool,
     ) -> (Option<PolledResource>, Duration) {
         let found = self.table.by_uri(uri).and_then(|(route, arguments)| {
-            let interval = route.resource.as_ref()?.watch?;
+            let interval = route.resource.as_ref()?.poll_interval?;
             Some((route, arguments, interval))
         });
         // After a reload, no route reads or polls the resource any more.

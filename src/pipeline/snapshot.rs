@@ -182,6 +182,6 @@ impl Snapshot {
     /// Whether clients can subscribe to changes of any resource.
     pub fn watches_resources(&self) -> bool {
         let mut resources = self.table.in_order().iter().filter_map(|route| route.resource.as_ref());
-        resources.any(|resource| resource.watch.is_some())
+        resources.any(|resource| resource.poll_interval.is_some())
     }
 }

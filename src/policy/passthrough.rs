@@ -100,10 +100,10 @@ impl Passthrough {
         request: Request<RequestBody>,
         client: &ClientIdentity,
     ) -> Result<Response<PassthroughBody>, UpstreamError> {
-        let (moved, is_late) = (watch::Sender::new(()), Arc::new(AtomicBool::new(false)));
+        let (progress, is_late) = (watch::Sender::new(()), Arc::new(AtomicBool::new(false)));
         let timeout = self.settings.body_timeout;
-        let request = request.map(|body| watched(body, moved.clone(), timeout, is_late.clone()));
-        let response = self.try_stream(request, client, moved.subscribe()).await.map_err(|failure| {
+        let request = request.map(|body| watched(body, progress.clone(), timeout, is_late.clone()));
+        let response = self.try_stream(request, client, progress.subscribe()).await.map_err(|failure| {
             if is_late.load(Ordering::Relaxed) { Failure::SlowUpload(timeout) } else { failure }
         });
         self.policies.passthrough.add(match &response {
@@ -117,17 +117,17 @@ impl Passthrough {
         &self,
         request: Request<RequestBody>,
         client: &ClientIdentity,
-        mut moved: watch::Receiver<()>,
+        mut progress: watch::Receiver<()>,
     ) -> Result<Response<PassthroughBody>, Failure> {
         if let Some(rate) = &self.policies.rate {
             rate.admit(client, OverLimit::Rejected).await?;
         }
-        // Both slots are held until the response body has ended. A client at its limit waits until one of its
-        // own slots is free.
+        // Both slots are held until the response body has ended. A client at its passthrough limit waits
+        // until one of its own slots is free.
         let slots =
             [self.slots.acquire(Some(client)).await?, self.policies.concurrency.acquire(Some(client)).await?];
         let after = self.settings.timeout;
-        let stalled = async { while timeout(after, moved.changed()).await.is_ok() {} };
+        let stalled = async { while timeout(after, progress.changed()).await.is_ok() {} };
         let response = tokio::select! {
             response = self.upstream.stream(request, Instant::now() + after) => response?,
             () = stalled => return Err(Failure::Deadline(after)),
@@ -136,12 +136,12 @@ impl Passthrough {
     }
 }
 
-/// Request body that reports each of its frames to `moved`. It fails, and sets `is_late`, if the client is
+/// Request body that reports each of its frames to `progress`. It fails, and sets `is_late`, if the client is
 /// too slow. Only the time spent waiting for the client counts: while the upstream does not read, no data is
 /// requested from the client.
 fn watched(
     body: RequestBody,
-    moved: watch::Sender<()>,
+    progress: watch::Sender<()>,
     timeout: Duration,
     is_late: Arc<AtomicBool>,
 ) -> RequestBody {
@@ -162,7 +162,7 @@ fn watched(
         }
         let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
         received_bytes += data.map_or(0, Bytes::len) as u64;
-        moved.send_replace(());
+        progress.send_replace(());
         Poll::Ready(frame)
     }))
 }
@@ -197,7 +197,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Endless body that yields so many bytes at an interval.
+    /// Endless body that yields a frame of `bytes` bytes at each interval.
     struct Client {
         bytes: usize,
         every: Duration,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     /// Number of frames within a minute, and when the body failed.
-    async fn upload(bytes: usize, every: Duration, queue_rejected: Duration) -> (usize, Option<Duration>) {
+    async fn upload(bytes: usize, every: Duration, upstream_pause: Duration) -> (usize, Option<Duration>) {
         let started = Instant::now();
         let body = Client { bytes, every, next: Box::pin(sleep(every)) };
         let body = UnsyncBoxBody::new(body);
@@ -231,7 +231,7 @@ mod tests {
                 Some(Err(_)) => return (frames, Some(started.elapsed())),
                 None => unreachable!("it has no end"),
             }
-            sleep(queue_rejected).await;
+            sleep(upstream_pause).await;
         }
         (frames, None)
     }

@@ -42,8 +42,8 @@ pub enum OnStoreFailure {
 /// Rate limit and its current usage.
 ///
 /// The algorithm is GCRA (generic cell rate algorithm), which admits the same calls as a token bucket with
-/// `burst` tokens, refilled at `rate`. Each call moves a point in time ahead by the gap
-/// between two calls; a call that would move the point too far ahead is rejected. The point is the only
+/// `burst` tokens, refilled at `rate`. Each call moves a point, the theoretical arrival time (TAT), ahead by
+/// the gap between two calls; a call that would move it too far ahead is rejected. The point is the only
 /// state, one in total or one per client. A point in the past is the same as none.
 #[derive(Debug)]
 pub(super) struct RateLimit {
@@ -52,7 +52,7 @@ pub(super) struct RateLimit {
     used: Mutex<ClientUsage>,
     events: LabelCounter,
     /// Store of the counter that all replicas share, and the identity of the counter.
-    counted: Option<(SharedStore, String)>,
+    shared_counter: Option<(SharedStore, String)>,
 }
 
 #[derive(Debug)]
@@ -70,11 +70,11 @@ impl RateLimit {
     /// Minimum interval between two searches for idle clients to evict.
     const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-    /// Creates an unused limit of the upstream or tool `of`; `None` if the setting is missing or `off`.
+    /// Creates an unused limit of the upstream or tool `name`; `None` if the setting is missing or `off`.
     /// `events` counts rejected calls. With `sharing`, all replicas count the limit together.
     pub(super) fn new(
         scope: RateLimitScope,
-        of: &str,
+        name: &str,
         settings: Option<OrOff<RateSettings>>,
         events: &LabelCounter,
         sharing: Option<&ReplicaSharing>,
@@ -83,13 +83,13 @@ impl RateLimit {
         let now = Instant::now();
         let used = Mutex::new(ClientUsage { all: now, each: HashMap::new(), swept: now });
         let (Rate { count, per }, burst) = (settings.rate, settings.burst());
-        let counted = sharing.map(|ReplicaSharing { store, .. }| {
+        let shared_counter = sharing.map(|ReplicaSharing { store, .. }| {
             // The settings are part of the identity, so a changed limit starts afresh: points of the old
             // limit may be far ahead.
-            let of = format!("{scope} {of} {count} {} {burst}", per.as_micros());
-            (store.clone(), of)
+            let counter_id = format!("{scope} {name} {count} {} {burst}", per.as_micros());
+            (store.clone(), counter_id)
         });
-        Some(Self { scope, settings, used, events: events.clone(), counted })
+        Some(Self { scope, settings, used, events: events.clone(), shared_counter })
     }
 
     /// Admits a call by the counter of this replica, or returns the time until the next call is admitted.
@@ -110,15 +110,15 @@ impl RateLimit {
     /// Admits a call if the counter of this replica and the shared counter, if there is one, allow it.
     async fn try_admit(&self, client: &ClientIdentity) -> Result<(), Failure> {
         let here = self.take(client).map_err(|wait| self.limited(wait));
-        let Some((store, of)) = &self.counted else { return here };
-        let without = self.settings.on_store_failure;
-        // A call over the limit at this replica is over the shared limit, so the store need not be queried.
-        if here.is_err() && (without != OnStoreFailure::Allow || store.state().is_up) {
+        let Some((store, counter_id)) = &self.shared_counter else { return here };
+        let on_store_failure = self.settings.on_store_failure;
+        // Over the limit here means over the shared limit. Exception: `allow` while the store is unreachable.
+        if here.is_err() && (on_store_failure != OnStoreFailure::Allow || store.state().is_up) {
             return here;
         }
         let client_key = if self.scope.is_per_client() { client.to_bytes() } else { Vec::new() };
         let (gap, slack) = self.settings.gap_and_slack();
-        match store.take(&store.name("rate", &[of.as_bytes(), &client_key]), gap, slack).await {
+        match store.take(&store.name("rate", &[counter_id.as_bytes(), &client_key]), gap, slack).await {
             Ok(Duration::ZERO) => Ok(()),
             Ok(wait) => {
                 // The other replicas have used up the limit, so the counter of this replica is moved ahead as
@@ -126,7 +126,9 @@ impl RateLimit {
                 self.with_point(client, |point, now| *point = now + slack + wait);
                 Err(self.limited(wait))
             }
-            Err(StoreUnreachable) if without == OnStoreFailure::Deny => Err(Failure::RateLimitUnavailable),
+            Err(StoreUnreachable) if on_store_failure == OnStoreFailure::Deny => {
+                Err(Failure::RateLimitUnavailable)
+            }
             Err(StoreUnreachable) => Ok(()),
         }
     }
@@ -136,7 +138,7 @@ impl RateLimit {
     /// # Errors
     ///
     /// [`Failure::RateLimited`] if the call is over the limit and `over` rejects it. The rejection is
-    /// counted. [`Failure::RateLimitUnavailable`] if the shared counter is unreachable.
+    /// counted. [`Failure::RateLimitUnavailable`] for `deny`, if the shared counter is unreachable.
     pub(super) async fn admit(&self, client: &ClientIdentity, over: OverLimit) -> Result<(), Failure> {
         while let Err(failure) = self.try_admit(client).await {
             if over == OverLimit::Rejected {
@@ -177,7 +179,7 @@ impl RateLimit {
 }
 
 impl RateSettings {
-    /// Emission interval (how far each call moves the point), and how far ahead the point may be.
+    /// Emission interval (how far each call moves the point), and burst tolerance (how far ahead it may be).
     fn gap_and_slack(self) -> (Duration, Duration) {
         let gap = self.rate.per / self.rate.count.max(1);
         (gap, gap * self.burst().saturating_sub(1))
@@ -267,7 +269,7 @@ mod tests {
         assert!((0..most).all(|number| rate.take(&client(number)).is_ok()));
         let more = (most..most + 50).filter(|number| rate.take(&client(*number)).is_ok()).count();
         assert_eq!(more, 10, "fifty clients that are not tracked separately share the limit of one");
-        assert_eq!(burst_size(&rate, &client(0)), 9, "who was there before is not forgotten for them");
+        assert_eq!(burst_size(&rate, &client(0)), 9, "a tracked client is not evicted for new ones");
         tokio::time::advance(2 * SECOND).await;
         assert_eq!(burst_size(&rate, &client(most)), 10);
         assert_eq!(rate.used.lock().each.len(), 1);
@@ -352,7 +354,7 @@ mod tests {
         let [one, other] = replicas(&memory, RateLimitScope::Upstream, TEN_A_SECOND);
         assert_eq!(through(&one, &ClientIdentity::Local).await, 10);
         assert_eq!(through(&other, &ClientIdentity::Local).await, 0);
-        let attempts = |rate: &RateLimit| rate.counted.as_ref().unwrap().0.counts().get("success");
+        let attempts = |rate: &RateLimit| rate.shared_counter.as_ref().unwrap().0.counts().get("success");
         assert_eq!((attempts(&one), attempts(&other)), (10, 1));
     }
 

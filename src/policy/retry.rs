@@ -63,7 +63,7 @@ impl Retry {
         F: Future<Output = UpstreamResult>,
     {
         // Every call adds to the budget, even if retries are off: hedging uses the budget, too.
-        self.budget.earn();
+        self.budget.deposit();
         let mut result = None;
         for attempt in 1.. {
             // A retry is counted when it ends, also if the call's timeout cancels it, but not if glossator
@@ -73,8 +73,8 @@ impl Retry {
             if let Some(retry) = retry
                 && next.as_ref().is_err_and(|failure| failure.properties().stage == FailureStage::Rejected)
             {
-                // glossator has rejected the retry. The upstream got no request, so its previous response is
-                // the result.
+                // glossator has rejected the retry. The upstream got no request, so the result of the
+                // previous attempt is returned.
                 retry.disarm();
                 break;
             }
@@ -86,7 +86,7 @@ impl Retry {
                 progress.send(ProgressEvent::Retry { attempt: attempt + 1 });
             }
         }
-        result.expect("what is asked at least once has an answer")
+        result.expect("at least one attempt was made")
     }
 
     fn log(&self, outcome: &UpstreamResult, attempt: u32, at: Instant, context: &CallContext) {
@@ -168,7 +168,8 @@ impl RetryBudget {
     /// Capacity of the bucket.
     const MAX_TOKENS: f64 = 100.0;
 
-    pub(super) fn earn(&self) {
+    /// Adds the tokens of one call.
+    pub(super) fn deposit(&self) {
         let mut tokens = self.0.lock();
         *tokens = (*tokens + Self::TOKENS_PER_CALL).min(Self::MAX_TOKENS);
     }
@@ -326,8 +327,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_upstream_error_is_returned_if_the_retry_is_rejected() {
-        let resting = Err(Failure::CircuitOpen { of_route: false, retry_after: SECOND });
-        let script = Script::new([status(503), resting]);
+        let open = Err(Failure::CircuitOpen { of_route: false, retry_after: SECOND });
+        let script = Script::new([status(503), open]);
         let response = call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
         assert_eq!(response.status.as_u16(), 503);
     }

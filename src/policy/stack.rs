@@ -66,7 +66,7 @@ pub struct UpstreamPolicies {
     sharing: Option<ReplicaSharing>,
     /// Counters of the events of the policies.
     pub events: LabelCounter,
-    /// Attempts by result: `2xx`, or an error label.
+    /// Attempts by result: `2xx`, `exit_success`, `dropped`, or an error label.
     pub(super) attempts: LabelCounter,
     /// Passthrough requests by result, with the same labels.
     pub(super) passthrough: LabelCounter,
@@ -105,8 +105,8 @@ pub struct CallResponse {
     pub age: Option<Duration>,
     /// Cache entry of the response, if it is cached.
     pub entry: Option<CacheEntry>,
-    /// Result of the upstream request that was sent for the call. A cached response has another status: that
-    /// of a revalidation, or of the failure that a stale response replaces. `None` if no request was sent.
+    /// Result of the upstream request that was sent for the call; `None` if no request was sent. For a cached
+    /// response, it is the result of the revalidation, or the failure that the stale response replaces.
     pub upstream_result: Option<Result<StatusCode, UpstreamError>>,
 }
 
@@ -177,8 +177,8 @@ impl RoutePolicies {
 }
 
 impl UpstreamPolicies {
-    /// Sends a request that follows from a call, or that no client sent. The request waits where a call would
-    /// be rejected, and passes only the upstream's policies.
+    /// Sends a request that follows from a call, or that no client sent. Over the rate limit it waits, where
+    /// a call would be rejected. Only the upstream's policies apply to it.
     ///
     /// # Errors
     ///
@@ -212,7 +212,7 @@ impl UpstreamPolicies {
     /// Sends a request to the upstream, counted and traced, within the attempt timeout.
     async fn within_attempt(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
         let deadline = self.settings.attempt_timeout.map(Deadline::after);
-        // The upstream client gets the earlier deadline, so that the failure counts as the upstream's.
+        // The upstream client gets the earlier deadline: it counts a request dropped after that as a failure.
         let sooner = deadline
             .filter(|deadline| deadline.at < upstream_call.deadline.at)
             .map(|deadline| Box::new(UpstreamCall { deadline, ..upstream_call.clone() }));
@@ -231,10 +231,11 @@ impl UpstreamPolicies {
     /// `dropped`.
     async fn send(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
         let context = &upstream_call.context;
-        let before = context.attempt_started();
+        let earlier_attempts = context.attempt_started();
         let span = context.span().map(|call| call.child(SpanKind::Client, "upstream"));
-        let traced =
-            span.as_ref().map(|span| Box::new(traced(span, upstream_call.clone(), before, &self.upstream)));
+        let traced = span
+            .as_ref()
+            .map(|span| Box::new(traced(span, upstream_call.clone(), earlier_attempts, &self.upstream)));
         let span = span.unwrap_or_default();
         let dropped = OnDrop::new(|| {
             context.attempt_ended();
@@ -398,20 +399,25 @@ pub fn status_class(status: StatusCode) -> &'static str {
 }
 
 /// Adds the trace context to the request if it is propagated, and fills the span if it is recorded.
-fn traced(span: &Span, mut upstream_call: UpstreamCall, before: u32, upstream: &Upstream) -> UpstreamCall {
+fn traced(
+    span: &Span,
+    mut upstream_call: UpstreamCall,
+    earlier_attempts: u32,
+    upstream: &Upstream,
+) -> UpstreamCall {
     if upstream_call.traced
         && let (Some(context), Some(headers)) = (span.context(), upstream_call.request.headers_mut())
     {
         context.write(headers);
     }
     if span.is_recorded() {
-        describe_request(span, &upstream_call.request, before, upstream);
+        describe_request(span, &upstream_call.request, earlier_attempts, upstream);
     }
     upstream_call
 }
 
 /// Describes the request in the span (semantic conventions for HTTP clients).
-fn describe_request(span: &Span, request: &UpstreamRequest, before: u32, upstream: &Upstream) {
+fn describe_request(span: &Span, request: &UpstreamRequest, earlier_attempts: u32, upstream: &Upstream) {
     let name = upstream.name().as_str();
     // The server's address, if there is only one.
     let address = upstream.http().and_then(HttpUpstream::sole_address);
@@ -426,20 +432,20 @@ fn describe_request(span: &Span, request: &UpstreamRequest, before: u32, upstrea
             if let Some(url) = address.zip(path).and_then(|(address, path)| address.join(&path).ok()) {
                 span.text("url.full", url.to_string());
             }
-            if before > 0 {
-                span.number("http.request.resend_count", before);
+            if earlier_attempts > 0 {
+                span.number("http.request.resend_count", earlier_attempts);
             }
         }
-        UpstreamRequest::Tool(request) => {
+        UpstreamRequest::Mcp(request) => {
             let method: &'static str = request.method.into();
             span.text("mcp.method.name", method);
             match request.method {
                 McpMethod::CallTool => {
-                    span.rename(|| format!("{method} {}", request.tool));
+                    span.rename(|| format!("{method} {}", request.target));
                     span.text("gen_ai.operation.name", "execute_tool");
-                    span.text("gen_ai.tool.name", request.tool.to_string());
+                    span.text("gen_ai.tool.name", request.target.to_string());
                 }
-                McpMethod::GetPrompt => span.rename(|| format!("{method} {}", request.tool)),
+                McpMethod::GetPrompt => span.rename(|| format!("{method} {}", request.target)),
                 // A URI is not part of a span's name, because it contains values of the client.
                 McpMethod::ReadResource | McpMethod::Complete => span.rename(|| method.to_owned()),
             }
@@ -495,14 +501,14 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn before(address: &str, settings: PolicySettings) -> Arc<UpstreamPolicies> {
+    fn policies_for(address: &str, settings: PolicySettings) -> Arc<UpstreamPolicies> {
         let upstream = HttpSettings::new(name(), format!("http://{address}").parse().unwrap());
         UpstreamPolicies::new(Upstream::new(UpstreamSettings::Http(Box::new(upstream))), settings, None)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_past_its_deadline_is_dropped() {
-        let policies = before("127.0.0.1:9", PolicySettings::default());
+        let policies = policies_for("127.0.0.1:9", PolicySettings::default());
         let in_flight = InFlightCount::default();
         let (upstream_call, slow) = (upstream_call(2 * SECOND), answering_after(3 * SECOND, &in_flight));
         let error =
@@ -520,7 +526,7 @@ mod tests {
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let settings =
             PolicySettings { attempt_timeout: Some(Duration::from_millis(50)), ..PolicySettings::default() };
-        let policies = before(&silent.local_addr().unwrap().to_string(), settings);
+        let policies = policies_for(&silent.local_addr().unwrap().to_string(), settings);
         let once = UpstreamCall { idempotent: false, ..upstream_call(60 * SECOND) };
         let error = policies.call(&once).await.unwrap_err();
         assert!(matches!(error.failure, Failure::AttemptDeadline(_)), "{error}");
@@ -533,7 +539,7 @@ mod tests {
     async fn an_attempt_counts_once_and_a_dropped_one_as_dropped() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let policies = before(&address, PolicySettings::default());
+        let policies = policies_for(&address, PolicySettings::default());
         let upstream_call = upstream_call(9 * SECOND);
         let served = async {
             let (mut stream, _) = listener.accept().await.unwrap();

@@ -58,8 +58,8 @@ impl InputSchema {
         &self.document
     }
 
-    /// Number of values in the arguments from which on a check may exceed the step limit; `None` if a call
-    /// cannot have that many.
+    /// Smallest number of values in the arguments with which a check may exceed the step limit; `None` if a
+    /// call cannot have that many.
     pub fn costly_value_count(&self) -> Option<u64> {
         self.schema.costly_value_count()
     }
@@ -67,14 +67,14 @@ impl InputSchema {
     /// Converts one or more strings to the type of the property `name`. A string that cannot be converted
     /// remains a string, so that [`check`](Self::check) reports it.
     pub fn coerce_texts(&self, name: &str, mut texts: Vec<String>) -> Value {
-        let property = Wanted::from_property(self.document(), name);
+        let property = AdmittedValues::from_property(self.document(), name);
         match texts.pop() {
             Some(only) if texts.is_empty() && (property.accepts("string") || !property.accepts("array")) => {
-                property.value(only)
+                property.coerce(only)
             }
             last => {
-                let items = Wanted::from_schema(self.document(), property.items);
-                texts.into_iter().chain(last).map(|text| items.value(text)).collect()
+                let items = AdmittedValues::from_schema(self.document(), property.items);
+                texts.into_iter().chain(last).map(|text| items.coerce(text)).collect()
             }
         }
     }
@@ -82,12 +82,12 @@ impl InputSchema {
     /// Values that the schema lists for an argument or for the items of an array: the values of `enum` and
     /// `const`, or `true` and `false` for a boolean. Returned as strings.
     pub fn listed(&self, name: &str) -> Vec<String> {
-        let property = Wanted::from_property(self.document(), name);
-        let items = Wanted::from_schema(self.document(), property.items);
-        let of = |wanted: &Wanted<'_>| -> Vec<String> {
-            let is_boolean = wanted.listed.is_empty() && wanted.accepts("boolean");
+        let property = AdmittedValues::from_property(self.document(), name);
+        let items = AdmittedValues::from_schema(self.document(), property.items);
+        let of = |admitted: &AdmittedValues<'_>| -> Vec<String> {
+            let is_boolean = admitted.listed.is_empty() && admitted.accepts("boolean");
             let flags = if is_boolean { &[Value::Bool(true), Value::Bool(false)][..] } else { &[] };
-            wanted.listed.iter().copied().chain(flags).filter_map(scalar_text).collect()
+            admitted.listed.iter().copied().chain(flags).filter_map(scalar_text).collect()
         };
         [of(&property), of(&items)].concat()
     }
@@ -112,7 +112,7 @@ impl InputSchema {
     ///
     /// # Errors
     ///
-    /// The unchanged arguments, if the check takes more steps.
+    /// The arguments, with defaults added, if the check takes more steps.
     pub fn check_within(
         &self,
         mut arguments: Arguments,
@@ -181,33 +181,34 @@ fn admit_nulls(schema: &mut Value) -> bool {
 
 /// Types and values that a schema admits, as far as the schema itself declares them.
 #[derive(Debug, Default)]
-struct Wanted<'s> {
+struct AdmittedValues<'s> {
     types: Vec<&'s str>,
     listed: Vec<&'s Value>,
     items: Option<&'s Value>,
 }
 
-impl<'s> Wanted<'s> {
+impl<'s> AdmittedValues<'s> {
     fn from_property(root: &'s Map<String, Value>, name: &str) -> Self {
         Self::from_schema(root, root.get("properties").and_then(|properties| properties.get(name)))
     }
 
     fn from_schema(root: &'s Map<String, Value>, schema: Option<&'s Value>) -> Self {
-        let mut wanted = Self::default();
+        let mut admitted = Self::default();
         let parts = schema.and_then(Value::as_object).map(|schema| in_place_subschemas(root, schema));
         for part in parts.into_iter().flatten() {
-            wanted.types.extend(own_types(part));
-            wanted.listed.extend(listed_values(part));
-            wanted.items = wanted.items.or_else(|| part.get("items"));
+            admitted.types.extend(own_types(part));
+            admitted.listed.extend(listed_values(part));
+            admitted.items = admitted.items.or_else(|| part.get("items"));
         }
-        wanted
+        admitted
     }
 
     fn accepts(&self, kind: &str) -> bool {
         self.types.contains(&kind)
     }
 
-    fn value(&self, text: String) -> Value {
+    /// Converts a string to a type that the schema admits; otherwise it remains a string.
+    fn coerce(&self, text: String) -> Value {
         if self.accepts("string") || self.listed.iter().any(|fixed| **fixed == *text) {
             return Value::String(text);
         }

@@ -7,8 +7,8 @@
 //! - [`RequestTemplate`] builds the upstream request from the arguments. It encodes each argument for its
 //!   context, so that an argument cannot change other parts of the request.
 //! - [`AsyncOperationRule`] interprets the responses of an asynchronous operation and builds its status
-//!   requests. [`resolve_location`] resolves a `Location`. [`LogLine`] is a log notification to the client
-//!   during a call.
+//!   requests. [`resolve_location`] resolves a `Location`. [`LogNotification`] is a log notification to the
+//!   client during a call.
 //! - [`TraceContext`] is the trace context of a call. [`RouteCall`] is a call of a route by a prompt or a
 //!   [`Completion`].
 //! - [`ResourceDefinition`] is a resource that a route provides, and [`UriTemplate`] the template of its
@@ -47,9 +47,9 @@ pub use path::{
     scalar_text,
 };
 pub use request::{
-    CommandRequest, CommandTemplate, HttpRequest, HttpTemplate, JsonTemplate, McpMethod, PathBase,
-    RequestBodyTemplate, RequestError, RequestTemplate, ToolEffect, ToolRequest, ToolTemplate,
-    UpstreamRequest, ValueTemplate, WordTemplate,
+    CommandRequest, CommandTemplate, HttpRequest, HttpTemplate, JsonTemplate, McpMethod, McpServerRequest,
+    PathBase, RequestBodyTemplate, RequestError, RequestTemplate, SideEffects, ToolTemplate, UpstreamRequest,
+    ValueTemplate, WordTemplate,
 };
 pub use resource::{ResourceDefinition, UriTemplate};
 pub use route_table::{Conflict, EndpointMatch, RouteTable};
@@ -98,7 +98,7 @@ pub struct Route {
     /// 9.2.2), or its tool declares `readOnlyHint` or `idempotentHint`.
     pub idempotent: bool,
     /// Log notifications that are sent during a call to clients that request them.
-    pub log: Vec<LogLine>,
+    pub log: Vec<LogNotification>,
     /// Whether the trace context (W3C Trace Context) is propagated to the upstream.
     pub propagates_trace_context: bool,
     /// Maximum length of a response body, in bytes.
@@ -150,7 +150,7 @@ impl Route {
     /// Whether a call may have side effects: the request can do more than read, and the tool does not declare
     /// `readOnlyHint`.
     pub fn may_have_effect(&self) -> bool {
-        let only_reads = |annotations| ToolEffect::from_annotations(annotations).is_none;
+        let only_reads = |annotations| SideEffects::from_annotations(annotations).is_read_only;
         self.translator.has_effect && !self.definition.annotations.as_ref().is_some_and(only_reads)
     }
 }
@@ -180,7 +180,7 @@ impl FromStr for UpstreamName {
         let is_name = (1..=64).contains(&text.len()) && text.bytes().all(good);
         is_name.then(|| Self(text.into())).ok_or_else(|| {
             format!(
-                "{} is not a name for an upstream: 1 to 64 ASCII letters, digits, `_` or `-` are",
+                "{} is not a name for an upstream; use 1 to 64 ASCII letters, digits, `_` or `-`",
                 quoted(text)
             )
         })
@@ -198,17 +198,17 @@ pub struct RouteCall {
 
 impl RouteCall {
     /// Builds the arguments of the call from the arguments of a prompt or a completion. A string is converted
-    /// to the type in the route's schema; an argument whose string is empty is omitted. `stop` aborts
+    /// to the type in the route's schema; an argument whose string is empty is omitted. `work_budget` aborts
     /// rendering.
     pub fn fill(
         &self,
         arguments: &Arguments,
         input: &InputSchema,
-        stop: Option<&WorkBudget>,
+        work_budget: Option<&WorkBudget>,
     ) -> Result<Map<String, Value>, RequestError> {
         let mut filled = Map::new();
         for (name, template) in &self.arguments {
-            let value = match template.fill(arguments, stop)? {
+            let value = match template.fill(arguments, work_budget)? {
                 None => continue,
                 Some(Value::String(text)) if text.is_empty() => continue,
                 Some(Value::String(text)) => input.coerce_texts(name, vec![text]),
@@ -242,10 +242,10 @@ pub enum McpLogLevel {
     Emergency,
 }
 
-/// Log notification to clients during a call.
+/// Log notification to clients during a call (`notifications/message`).
 #[derive(Debug, Section)]
 #[section(name = "a line of `notifications`", id = "log_line")]
-pub struct LogLine {
+pub struct LogNotification {
     /// Severity.
     #[key(default = McpLogLevel::Info)]
     pub level: McpLogLevel,
@@ -254,7 +254,7 @@ pub struct LogLine {
     pub text: Template,
 }
 
-impl LogLine {
+impl LogNotification {
     /// Variables of the template. A notification with `status` is sent after the upstream response, any other
     /// before the upstream request.
     pub const NAMES: [&'static str; 2] = ["args", "status"];
@@ -282,7 +282,7 @@ pub struct RouteCompletion {
     /// jq filter that returns the list of values from the result. `None`: the result is the list.
     pub values: Option<Arc<Jq>>,
     /// Whether the route gets the typed text as an argument, so that it has already filtered the values.
-    pub chosen: bool,
+    pub is_filtered: bool,
 }
 
 /// Completion values that a person can choose from.
@@ -299,13 +299,13 @@ impl Suggestions {
     pub const MAX_COUNT: usize = 100;
 
     /// Selects the values that begin with the typed text, then the values that contain it, ignoring case.
-    /// `chosen`: the route has already filtered the values by the typed text, so all others follow.
-    pub fn matching(values: Vec<String>, typed: &str, chosen: bool) -> Self {
+    /// `is_filtered`: the route has already filtered the values by the typed text, so all others follow.
+    pub fn matching(values: Vec<String>, typed: &str, is_filtered: bool) -> Self {
         let typed = typed.to_lowercase();
         let rank = |value: &str| match value.to_lowercase().find(&typed) {
             Some(0) => Some(0),
             Some(_) => Some(1),
-            None => chosen.then_some(2),
+            None => is_filtered.then_some(2),
         };
         let mut seen = HashSet::new();
         let distinct = values.into_iter().filter(|value| !value.is_empty() && seen.insert(value.clone()));
@@ -352,9 +352,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(values: &[&str], typed: &str, chosen: bool, expected: &[&str]) {
+    fn check(values: &[&str], typed: &str, is_filtered: bool, expected: &[&str]) {
         let values = values.iter().map(|value| (*value).to_owned()).collect();
-        assert_eq!(Suggestions::matching(values, typed, chosen).values, expected);
+        assert_eq!(Suggestions::matching(values, typed, is_filtered).values, expected);
     }
 
     #[test]

@@ -89,7 +89,8 @@ impl PathTemplate {
             return wrong(format!("a path can't have the segment `{dots}`"));
         }
         if is_path_traversal(text) {
-            return wrong(format!("the path `{text}` leads out of its place once a server decodes it"));
+            let reason = "has a `..` segment or a NUL byte once a server decodes it";
+            return wrong(format!("the path `{text}` {reason}"));
         }
         Ok(Self { parts, is_sent_decoded: false })
     }
@@ -126,7 +127,7 @@ impl PathTemplate {
             let names: Vec<_> = self.arguments().map(|name| format!("`{name}`")).collect();
             let names = names.join(" or ");
             return Err(format!(
-                "argument {names} must not be `.` or `..`, nor have `..` between slashes or a zero byte"
+                "argument {names} must not be `.` or `..`, nor have `..` between slashes or a NUL byte"
             ));
         }
         Ok(path)
@@ -191,11 +192,12 @@ pub fn scalar_text(value: &Value) -> Option<String> {
 
 /// Characters that must be encoded in a query. Allowed are unreserved characters, sub-delimiters, `:`, `@`,
 /// `/` and `?` (RFC 3986, section 3.4), and the `%` of existing percent-encodings.
-const UNWRITTEN: &AsciiSet = &BRACKETS.add(b' ').add(b'"').add(b'#').add(b'\\').add(b'^').add(b'`').add(b'|');
+const QUERY_ESCAPED: &AsciiSet =
+    &BRACKETS.add(b' ').add(b'"').add(b'#').add(b'\\').add(b'^').add(b'`').add(b'|');
 const BRACKETS: &AsciiSet = &CONTROLS.add(b'<').add(b'>').add(b'[').add(b']').add(b'{').add(b'}');
 
-/// [`UNWRITTEN`] and `%`, for text in which a `%` is not part of a percent-encoding.
-const UNWRITTEN_OR_PERCENT: &AsciiSet = &UNWRITTEN.add(b'%');
+/// [`QUERY_ESCAPED`] and `%`, for text in which a `%` is not part of a percent-encoding.
+const QUERY_ESCAPED_AND_PERCENT: &AsciiSet = &QUERY_ESCAPED.add(b'%');
 
 /// Query template such as `p={repository};a=summary`.
 ///
@@ -298,8 +300,8 @@ fn encode_argument(name: &str, value: Option<&Value>) -> Result<String, String> 
 
 /// Encodes only the characters that a query must not contain.
 fn encode_literal(text: &str) -> String {
-    let unwritten = if is_percent_encoded(text) { UNWRITTEN } else { UNWRITTEN_OR_PERCENT };
-    utf8_percent_encode(text, unwritten).to_string()
+    let escaped = if is_percent_encoded(text) { QUERY_ESCAPED } else { QUERY_ESCAPED_AND_PERCENT };
+    utf8_percent_encode(text, escaped).to_string()
 }
 
 /// Number of times that a path may be percent-decoded: by the server, and again by programs behind it.
@@ -315,7 +317,7 @@ const OVERLONG: [(&[u8], u8); 6] = [
     (&[0xe0, 0x81, 0x9c], b'\\'),
 ];
 
-/// Path traversal: whether a server may resolve this path to a parent of the base path, or truncate it.
+/// Path traversal: whether a path is a path traversal: a server may resolve it to a parent of the base path, or truncate it.
 ///
 /// `..%2Fx` is one segment by RFC 3986, section 2.2, but nginx and others decode it before they check for
 /// `..`. The path is therefore checked in every way in which servers read it: decoded repeatedly, split at
@@ -324,19 +326,19 @@ const OVERLONG: [(&[u8], u8); 6] = [
 pub fn is_path_traversal(path: &str) -> bool {
     let mut bytes = path.as_bytes().to_vec();
     for _ in 0..DECODINGS {
-        if goes_up(&bytes) {
+        if has_parent_segment_or_nul(&bytes) {
             return true;
         }
         let decoded: Vec<u8> = percent_decode(&bytes).collect();
         if decoded == bytes {
             return false;
         }
-        bytes = shortened(&decoded);
+        bytes = decode_overlong(&decoded);
     }
-    goes_up(&bytes)
+    has_parent_segment_or_nul(&bytes)
 }
 
-fn goes_up(path: &[u8]) -> bool {
+fn has_parent_segment_or_nul(path: &[u8]) -> bool {
     let is_up = |segment: &[u8]| {
         let name = segment.split(|byte| matches!(byte, b';' | b'?' | b'#')).next().unwrap_or_default();
         name.trim_ascii() == b".."
@@ -344,7 +346,7 @@ fn goes_up(path: &[u8]) -> bool {
     path.contains(&0) || path.split(|byte| matches!(byte, b'/' | b'\\')).any(is_up)
 }
 
-fn shortened(bytes: &[u8]) -> Vec<u8> {
+fn decode_overlong(bytes: &[u8]) -> Vec<u8> {
     let mut short = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
     while let Some((&first, after)) = rest.split_first() {
@@ -396,7 +398,7 @@ mod tests {
         check("/f/{c}", json!({"c": "../admin"}), Err("between slashes"));
         check("/f/{c}", json!({"c": "a\\..\\..\\b"}), Err("between slashes"));
         check("/f/.{c}", json!({"c": "./x"}), Err("between slashes"));
-        check("/f/{c}.txt", json!({"c": "secret\0"}), Err("a zero byte"));
+        check("/f/{c}.txt", json!({"c": "secret\0"}), Err("a NUL byte"));
         check("/f/{c}", json!({"c": ""}), Err("must not be empty"));
         check("/f/{c}", json!({}), Err("is required"));
         check("/f/{c}", json!({"c": ["x"]}), Err("found an array"));
@@ -440,7 +442,7 @@ mod tests {
 }
 
 #[cfg(test)]
-mod outward_tests {
+mod traversal_tests {
     use super::is_path_traversal;
 
     #[test]

@@ -38,11 +38,10 @@ pub struct ResourceDefinition {
     pub annotations: Option<Annotations>,
     /// Interval in which the upstream is polled for changes while a client is subscribed.
     #[key(
-        name = "poll_interval",
         range = 100..=24 * 3_600_000,
         shown = "never; clients can't subscribe"
     )]
-    pub watch: Option<Duration>,
+    pub poll_interval: Option<Duration>,
 }
 
 impl ResourceDefinition {

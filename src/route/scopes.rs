@@ -72,9 +72,8 @@ impl FromText for ScopeToken {
     fn from_text(text: &str) -> Result<Self, Invalid> {
         let limit = Scopes::LENGTH_LIMIT;
         is_scope(text).then(|| Self(text.into())).ok_or_else(|| {
-            let message = format!(
-                "a scope must have 1 to {limit} visible ASCII characters without quotes and backslashes"
-            );
+            let message =
+                format!("a scope must have 1 to {limit} visible ASCII characters, without `\"` and `\\`");
             Invalid::new(message, "write a scope such as `weather.read`")
         })
     }

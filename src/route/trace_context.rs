@@ -73,18 +73,18 @@ fn is_parent(text: &str) -> bool {
     let hex = |part: &str, length: usize| {
         part.len() == length && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     };
-    let something = |part: &str| part.bytes().any(|byte| byte != b'0');
+    let is_nonzero = |part: &str| part.bytes().any(|byte| byte != b'0');
     let mut parts = text.splitn(5, '-');
     let mut next = || parts.next().unwrap_or_default();
-    let (version, trace, parent, flags) = (next(), next(), next(), next());
+    let (version, trace_id, parent_id, flags) = (next(), next(), next(), next());
     let more = parts.next();
     text.len() <= 256
         && hex(version, 2)
         && version != "ff"
-        && hex(trace, 32)
-        && something(trace)
-        && hex(parent, 16)
-        && something(parent)
+        && hex(trace_id, 32)
+        && is_nonzero(trace_id)
+        && hex(parent_id, 16)
+        && is_nonzero(parent_id)
         && hex(flags, 2)
         && (more.is_none() || version != "00")
         && more.is_none_or(|more| more.bytes().all(|byte| byte.is_ascii_graphic()))
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_crosses_with_its_state_and_not_over_another() {
+    fn a_trace_context_is_written_with_its_state_unless_there_is_one() {
         let mut headers = HeaderMap::new();
         TraceContext::parse(PARENT, Some("a=1, b=2")).unwrap().write(&mut headers);
         assert_eq!(

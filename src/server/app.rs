@@ -1,4 +1,4 @@
-//! The application: all parts that serve a configuration, and their replacement during operation.
+//! The application: all parts of the server, built from a configuration, and their replacement by a reload.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use crate::tls::ServerTls;
 use crate::upstream::mcp::{McpLists, McpUpstream};
 use crate::upstream::{Upstream, UpstreamBuffer};
 
-/// All parts that serve a configuration.
+/// All parts of the server, built from a configuration.
 pub struct App {
     /// Settings of client connections.
     pub settings: ListenerSettings,
@@ -130,13 +130,13 @@ impl App {
         })
     }
 
-    /// Creates a listener with the TLS and the buffer of this application.
+    /// Creates a listener with the server certificate and the upstream buffer of this application.
     pub fn listener(&self, port: TcpListener) -> Listener {
         let buffer = self.gateway.snapshot().upstream_buffer.clone();
         Listener { tls: self.tls.clone(), buffer, ..Listener::from(port) }
     }
 
-    /// Connects to replicas. From now on, requests that need the lists of MCP servers wait for
+    /// Connects to the shared state. From now on, requests that need the lists of MCP servers wait for
     /// [`fetch_first_lists`](Self::fetch_first_lists), so that the first clients get complete lists.
     pub async fn start(&mut self) {
         self.join_replicas().await;
@@ -170,14 +170,14 @@ impl App {
                 && let Some((upstream, lists)) = self.discovered.1.recv().await
             {
                 missing.retain(|server| *server.name() != upstream);
-                self.listed(upstream, lists);
+                self.activate_lists(upstream, lists);
             }
         })
         .await;
     }
 
     /// Activates the lists of an MCP server. `None` if they could not be fetched.
-    fn listed(&mut self, upstream: UpstreamName, lists: Option<McpLists>) {
+    fn activate_lists(&mut self, upstream: UpstreamName, lists: Option<McpLists>) {
         let Some(lists) = lists.filter(|_| self.active.upstreams.contains_key(&upstream)) else { return };
         self.lists.by_upstream.insert(upstream, lists);
         match self.active.snapshot(&mut self.lists, &self.gateway.snapshot()) {
@@ -211,8 +211,8 @@ impl App {
         // rejects is admitted in between.
         let authenticator = &self.filter.authenticator;
         let has_new_access = match (authenticator.access(), &loaded.access) {
-            (Some(now), Some(then)) => !now.has_settings(then, loaded.server.tls.as_ref()),
-            (now, then) => now.is_some() || then.is_some(),
+            (Some(old), Some(new)) => !old.has_settings(new, loaded.server.tls.as_ref()),
+            (old, new) => old.is_some() || new.is_some(),
         };
         if has_new_access {
             authenticator.replace(access(loaded));
@@ -253,7 +253,7 @@ impl App {
             let reload = OptionFuture::from(reloader.as_mut().map(Reloader::next));
             tokio::select! {
                 () = stop.cancelled() => break,
-                Some((upstream, lists)) = self.discovered.1.recv() => self.listed(upstream, lists),
+                Some((upstream, lists)) = self.discovered.1.recv() => self.activate_lists(upstream, lists),
                 Some((reloader, requests)) = reload => reloader.reload(&mut self, requests).await,
             }
         }

@@ -177,7 +177,10 @@ impl ConnectionServer {
         let flush_timeout = write_timeout.min(HANDSHAKE_TIMEOUT);
         let abandoned = async {
             if is_idle {
-                debug!(peer = peer.map(display), "closing an idle connection");
+                debug!(
+                    peer = peer.map(display),
+                    "closing a connection that is idle or does not read its response"
+                );
                 return sleep(flush_timeout).await;
             }
             sleep(FIRST_REQUEST_TIMEOUT).await;
@@ -197,7 +200,7 @@ impl ConnectionServer {
 
     /// Waits until the shutdown closes a connection that has no open request.
     async fn draining(&self, activity: &Activity) {
-        self.shutdown.begun().await;
+        self.shutdown.draining().await;
         // The first request of the connection may be under way.
         if activity.is_unused() {
             sleep(FIRST_REQUEST_TIMEOUT).await;

@@ -25,8 +25,8 @@ use super::connection_limiter::ResponseBuffer;
 use crate::inbound::StreamedPassthrough;
 use crate::wire::{MapPoll, PolledFrame};
 
-/// Maximum length of a response that is not counted in the response buffer, and of such a part of a response
-/// of unknown length: the socket buffer accepts it whole.
+/// Maximum length of a response, or of a frame of a response of unknown length, that is not counted in the
+/// response buffer: the socket buffer accepts it whole.
 pub(super) const SHORT_BYTES: usize = StreamedPassthrough::SHORT_BYTES;
 
 /// Size of the parts in which the HTTP library writes longer responses. Bytes that a client has read are
@@ -148,9 +148,9 @@ impl Activity {
         }
     }
 
-    /// Wraps the body of a request. While its next part is awaited, the request does not count as open.
-    /// Otherwise a client that sends only the beginning of a body would occupy a connection slot until the
-    /// timeout of the body.
+    /// Wraps the body of a request. While its next part is awaited, the connection counts as idle for the
+    /// limiter. Otherwise a client that sends only the beginning of a body would occupy a connection slot
+    /// until the timeout of the body.
     pub(super) fn watch_request_body(&self, body: Incoming) -> Body {
         if body.is_end_stream() {
             return Body::empty();
@@ -216,9 +216,9 @@ pub(super) struct ActiveRequest {
 impl ActiveRequest {
     /// Wraps the response. A long body is counted in the response buffer until it is written.
     pub(super) fn watch_response_body(self, response: Response<Body>) -> Response<Body> {
-        let is_here = response.extensions().get::<StreamedPassthrough>().is_none();
+        let is_in_memory = response.extensions().get::<StreamedPassthrough>().is_none();
         let length =
-            response.body().size_hint().exact().filter(|length| is_here && *length > SHORT_BYTES as u64);
+            response.body().size_hint().exact().filter(|length| is_in_memory && *length > SHORT_BYTES as u64);
         let counted_bytes = length.map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
         self.activity.charge(counted_bytes);
         self.set_waiting(true);
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unrequested_bytes_do_not_extend_the_timeout() {
+    async fn bytes_of_a_dropped_response_are_released() {
         let (buffer, activity) = setup();
         drop(respond(&activity, Body::from(long())));
         assert_eq!(buffer.buffered_bytes(), 0, "as for `HEAD`");
@@ -465,12 +465,12 @@ mod tests {
     async fn short_and_streamed_responses_are_not_counted() {
         let (buffer, activity) = setup();
         let _short = respond(&activity, Body::from(vec![b'a'; SHORT_BYTES]));
-        let mut far = Response::new(Body::from(long()));
-        StreamedPassthrough::mark(&mut far);
-        let mut far = activity.begin_request().watch_response_body(far).into_body();
+        let mut streamed = Response::new(Body::from(long()));
+        StreamedPassthrough::mark(&mut streamed);
+        let mut streamed = activity.begin_request().watch_response_body(streamed).into_body();
         assert_eq!(buffer.buffered_bytes(), 0);
-        let _part = far.frame().await.unwrap().unwrap();
-        assert_eq!(buffer.buffered_bytes(), LONG, "but what has come of it");
+        let _part = streamed.frame().await.unwrap().unwrap();
+        assert_eq!(buffer.buffered_bytes(), LONG, "but a part that has arrived is counted");
     }
 
     #[tokio::test]

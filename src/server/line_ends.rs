@@ -1,4 +1,4 @@
-//! Checks line ends in HTTP/1 requests: rejects a request with a line that ends in a bare line feed.
+//! Checks line ends in HTTP/1 requests: rejects a line that ends in a bare LF (line feed) instead of CRLF.
 //!
 //! A recipient may accept a bare line feed as the end of a line (RFC 9112, section 2.2), and the HTTP library
 //! does. If a proxy in front of glossator does not, it reads one header where glossator would read two, and

@@ -49,11 +49,11 @@ pub fn inherited() -> io::Result<Option<TcpListener>> {
     let is_invalid =
         |value: OsString| !value.is_empty() && value.to_str().is_none_or(|text| text.parse::<u32>().is_err());
     if process_variables().any(|(name, value)| name == "LISTEN_FDS" && is_invalid(value)) {
-        return Err(io::Error::other("the value of the variable is not a number"));
+        return Err(io::Error::other("`LISTEN_FDS` is not a number"));
     }
     let mut passed = listenfd::ListenFd::from_env();
     if passed.len() > 1 {
-        return Err(io::Error::other("there is more than one"));
+        return Err(io::Error::other("more than one socket was inherited"));
     }
     let Some(listener) = passed.take_tcp_listener(0)? else { return Ok(None) };
     listener.set_nonblocking(true)?;
@@ -135,7 +135,7 @@ impl HandshakeFailures {
     }
 }
 
-/// Maximum number of connections of operators, probes and scrapers.
+/// Maximum number of connections to the admin API (operators, probes and scrapers).
 const CONNECTION_LIMIT: usize = 64;
 
 /// The listener of the admin API. It closes on drop.

@@ -41,14 +41,14 @@ impl DiscoveredLists {
     pub(super) fn table(
         &mut self,
         importer: &Importer,
-        written: &[CompiledRoute],
+        configured: &[CompiledRoute],
     ) -> Result<(RouteTable, Vec<CompiledRoute>), Conflict> {
-        let mut routes = written.to_vec();
+        let mut routes = configured.to_vec();
         let mut listed: Vec<CompiledRoute> = Vec::new();
         let imported = importer
-            .import(self.by_upstream.iter().map(|(name, lists)| (name, lists.tools.as_slice())), written);
+            .import(self.by_upstream.iter().map(|(name, lists)| (name, lists.tools.as_slice())), configured);
         for mut imported in imported {
-            for route in imported.completed {
+            for route in imported.completed_routes {
                 if let Some(own) = routes.iter_mut().find(|own| own.name() == route.name()) {
                     *own = route;
                 }
@@ -139,8 +139,8 @@ pub(super) type Discovered = (UpstreamName, Option<McpLists>);
 
 /// Initial and maximum backoff after a failure.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// Delay after `list_changed`, because further changes often follow.
-const SETTLE_TIME: Duration = Duration::from_millis(100);
+/// Delay after `list_changed`, because further changes often follow (debouncing).
+const DEBOUNCE_TIME: Duration = Duration::from_millis(100);
 
 /// Polls the lists of an upstream. Reports lists that differ from the known ones, and the first of
 /// consecutive failures.
@@ -156,7 +156,7 @@ pub(super) async fn poll(
     loop {
         // `changes` also notifies after a reconnect, so that the lists are then fetched at once.
         if let Ok(Ok(())) = timeout(jitter(wait), changes.changed()).await {
-            sleep(SETTLE_TIME).await;
+            sleep(DEBOUNCE_TIME).await;
             changes.mark_unchanged();
         }
         let listed = upstream.list(wanted, known.as_ref()).await;

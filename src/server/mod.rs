@@ -11,7 +11,7 @@
 //!
 //! Configuration:
 //!
-//! - [`App`] is all parts that serve a configuration; a reload replaces them.
+//! - [`App`] is all parts of the server, built from a configuration; a reload replaces them.
 //! - `reload` reloads the configuration when its files change, and on request. `mcp_discovery` keeps the
 //!   lists of MCP servers current.
 //!
@@ -97,24 +97,24 @@ pub async fn serve(
         failures: 0,
         failures_logged: None,
     };
-    let (before, during) = (TaskTracker::new(), TaskTracker::new());
-    let open = || before.len() + during.len();
-    acceptor.accept_until(&port, &before, stop).await;
+    let (earlier, while_draining) = (TaskTracker::new(), TaskTracker::new());
+    let open = || earlier.len() + while_draining.len();
+    acceptor.accept_until(&port, &earlier, stop).await;
     info!(connections = open(), delay = ?settings.shutdown_delay, "graceful shutdown started");
     if !settings.shutdown_delay.is_zero() {
-        shutdown.send_replace(Shutdown::Closing);
-        acceptor.accept_until(&port, &before, sleep(settings.shutdown_delay)).await;
+        shutdown.send_replace(Shutdown::Delay);
+        acceptor.accept_until(&port, &earlier, sleep(settings.shutdown_delay)).await;
     }
-    shutdown.send_replace(Shutdown::Begun);
-    before.close();
+    shutdown.send_replace(Shutdown::Draining);
+    earlier.close();
     let deadline = Instant::now() + settings.shutdown_timeout;
-    let _ = timeout_at(deadline, acceptor.accept_until(&port, &during, before.wait())).await;
-    acceptor.accept_queued(port, &during).await;
+    let _ = timeout_at(deadline, acceptor.accept_until(&port, &while_draining, earlier.wait())).await;
+    acceptor.accept_queued(port, &while_draining).await;
     drop(acceptor);
-    during.close();
+    while_draining.close();
     let all_closed = async || {
-        before.wait().await;
-        during.wait().await;
+        earlier.wait().await;
+        while_draining.wait().await;
     };
     let mut cut_off = 0;
     if timeout_at(deadline, all_closed()).await.is_err() {
@@ -214,7 +214,7 @@ const SIGNAL_GROUP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Exits with the status that shells use for a process that a signal ended: 128 plus the number of the
 /// signal.
-#[expect(clippy::exit, clippy::disallowed_methods, reason = "whatever is still running is what this ends")]
+#[expect(clippy::exit, clippy::disallowed_methods, reason = "it ends the process even if tasks are blocked")]
 fn exit_by_signal(signal: i32) -> ! {
     log::flush();
     process::exit(128 + signal)
@@ -298,8 +298,8 @@ impl Acceptor {
             Some(accepted) => accepted,
             none => none.insert(port.accept().await?),
         };
-        // A duplicate has the lowest free descriptor number, while the number of `stream` was assigned
-        // earlier.
+        // Checks a duplicate, because it has the lowest free descriptor number: all lower ones are in use.
+        // The number of `stream` was assigned earlier.
         check_reserve(&stream.as_fd().try_clone_to_owned()?, self.reserve)
     }
 

@@ -1,4 +1,4 @@
-//! Exporter of spans and metrics to a collector, by OTLP over HTTP.
+//! Exporter of spans and metrics to a collector, by OTLP/HTTP with binary protobuf.
 //!
 //! Calls do not wait for the export. If the collector is unavailable, calls continue, and spans that do not
 //! fit into the queue are dropped.
@@ -111,7 +111,7 @@ struct Collector {
 /// Reason why the collector did not accept a request.
 #[derive(Debug, thiserror::Error)]
 enum ExportError {
-    #[error("the collector could not be reached")]
+    #[error("the request to the collector failed")]
     Failed(#[source] UpstreamError),
     #[error("the collector did not respond within {0:?}")]
     Timeout(Duration),

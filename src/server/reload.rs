@@ -213,26 +213,26 @@ fn fingerprint_of(path: &Path) -> Option<FileFingerprint> {
     Some((metadata.len(), metadata.modified().ok(), fs::canonicalize(path).ok()?))
 }
 
-/// Names of the settings that differ between two configurations, and that take effect only after a restart.
-pub(super) fn restart_differences(now: &Loaded, then: &Loaded) -> Vec<String> {
-    let mut found = differences("server", &now.server, &then.server);
-    found.extend(differences("admin", &now.admin, &then.admin));
-    found.extend(differences("log", &now.log, &then.log));
-    match (&now.shared, &then.shared) {
-        (Some(now), Some(then)) => found.extend(differences("shared_state", now, then)),
+/// Names of the settings that differ from those at startup, and that take effect only after a restart.
+pub(super) fn restart_differences(startup: &Loaded, loaded: &Loaded) -> Vec<String> {
+    let mut found = differences("server", &startup.server, &loaded.server);
+    found.extend(differences("admin", &startup.admin, &loaded.admin));
+    found.extend(differences("log", &startup.log, &loaded.log));
+    match (&startup.shared, &loaded.shared) {
+        (Some(startup), Some(loaded)) => found.extend(differences("shared_state", startup, loaded)),
         (None, None) => {}
         _ => found.push("shared_state".to_owned()),
     }
-    found.extend(differences("telemetry", &*now.telemetry, &*then.telemetry));
-    if now.server.tls.is_some() != then.server.tls.is_some() {
+    found.extend(differences("telemetry", &*startup.telemetry, &*loaded.telemetry));
+    if startup.server.tls.is_some() != loaded.server.tls.is_some() {
         found.push("server.tls".to_owned());
     }
     found
 }
 
 /// Names of the settings of a section that differ and take effect only after a restart.
-fn differences<T: Section>(section: &str, now: &T, then: &T) -> Vec<String> {
+fn differences<T: Section>(section: &str, old: &T, new: &T) -> Vec<String> {
     let mut keys = Vec::new();
-    now.restart_differences(then, &mut keys);
+    old.restart_differences(new, &mut keys);
     keys.into_iter().map(|key| format!("{section}.{key}")).collect()
 }

@@ -63,7 +63,7 @@ pub(super) fn read(
         read_in_scope(report, entry, &NAMES, used)?;
     let optional = optional || sample.as_ref().is_some_and(|sample| sample.options.optional);
     let kind = match (sample, message, url) {
-        (Some(sample), ..) => InputRequestKindTemplate::Sample(sample),
+        (Some(sample), ..) => InputRequestKindTemplate::Sampling(sample),
         (None, None, _) => InputRequestKindTemplate::Roots,
         (None, Some(message), Some(url)) => InputRequestKindTemplate::Url { message, url },
         (None, Some(message), None) => {

@@ -84,7 +84,7 @@ pub(crate) fn check_policies(
     let report = section.report();
     let is_async = section.entry("async_operation").is_some();
     let hint = annotations.and_then(|annotations| annotations.get("readOnlyHint"));
-    let only_reads = request.effect().is_none || hint == Some(&Value::Bool(true));
+    let only_reads = request.effect().is_read_only || hint == Some(&Value::Bool(true));
     let what = request.describe();
     let coalesces = section.entry("coalesce").filter(|_| policy.coalesces());
     for entry in [section.entry("cache"), coalesces].into_iter().flatten() {

@@ -60,7 +60,7 @@ pub struct ImportedTools {
     /// Routes of the imported tools.
     pub routes: Vec<CompiledRoute>,
     /// Routes of the file that call a tool, completed with the server's definition of the tool.
-    pub completed: Vec<CompiledRoute>,
+    pub completed_routes: Vec<CompiledRoute>,
     /// Notes for operators.
     pub notes: Vec<ImportNote>,
 }
@@ -148,7 +148,7 @@ impl ListedServer<'_> {
         let mut imported = ImportedTools {
             upstream: self.file.settings.name().clone(),
             routes: Vec::new(),
-            completed: Vec::new(),
+            completed_routes: Vec::new(),
             notes: Vec::new(),
         };
         let mut listed = Vec::with_capacity(tools.len());
@@ -173,7 +173,7 @@ impl ListedServer<'_> {
                 && let Some(completed) = completed_route(entry, route, tool)
             {
                 match self.read_tool(&completed, tool) {
-                    Ok(route) => imported.completed.push(route),
+                    Ok(route) => imported.completed_routes.push(route),
                     Err(why) => {
                         let route = &entry.key.text;
                         let text =

@@ -25,8 +25,8 @@ use super::{async_operation, completions, input_requests, request, resource, sch
 use crate::model::{ToolDefinition, ToolName};
 use crate::policy::RoutePolicySettings;
 use crate::route::{
-    AsyncOperationRule, InputRequests, LogLine, RequestTemplate, ResourceDefinition, Route, Scopes,
-    TaskSupport, ToolEffect,
+    AsyncOperationRule, InputRequests, LogNotification, RequestTemplate, ResourceDefinition, Route, Scopes,
+    SideEffects, TaskSupport,
 };
 use crate::settings::{Code, Entry, Named, Report, Section, SourceSpan};
 use crate::translate::{
@@ -125,7 +125,7 @@ pub(super) struct RouteSettings {
     #[key(kind = async_operation::KIND)]
     async_operation: ReadElsewhere,
     /// Log notifications to clients during a call.
-    notifications: ReadElsewhere<Vec<LogLine>>,
+    notifications: ReadElsewhere<Vec<LogNotification>>,
     /// Whether `traceparent` and `tracestate` are forwarded to the upstream.
     #[key(shown = "`true`")]
     propagate_trace_context: Option<bool>,
@@ -298,10 +298,10 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         RequestTemplate::Command(_) => lint::routes::report_headers(&section),
         RequestTemplate::Tool(template) => {
             template.forwarded = forward;
-            template.effect = annotations.as_ref().map(ToolEffect::from_annotations).unwrap_or_default();
+            template.effect = annotations.as_ref().map(SideEffects::from_annotations).unwrap_or_default();
         }
     }
-    let has_effect = !idempotent.unwrap_or_else(|| request.template.effect().is_none);
+    let has_effect = !idempotent.unwrap_or_else(|| request.template.effect().is_read_only);
     let is_idempotent = idempotent.unwrap_or_else(|| request.template.effect().is_idempotent);
     if samples.is_some() && !is_idempotent {
         let message = "`sample` requires a request that is safe to repeat: clients of MCP revision 2026-07-28 repeat the call after sampling";

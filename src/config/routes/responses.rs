@@ -7,7 +7,7 @@ use crate::config::schemas::UsedArguments;
 use crate::config::section::read_in_scope;
 use crate::config::{response, schemas};
 use crate::model::own_types;
-use crate::route::{InputSchema, LogLine, SamplingNeed};
+use crate::route::{InputSchema, LogNotification, SamplingNeed};
 use crate::settings::{Code, Entry, Kind, Node, OpenSection, Report};
 use crate::translate::{Limit, OnNoMatch, OutputSchema, Rule, RuleAction, WrapNonObjects};
 
@@ -133,12 +133,15 @@ pub(super) fn mark_text_arguments(limit: &mut Limit, input: &InputSchema) {
 
 /// Parses `notifications`: log notifications that are sent to clients during a call. Returns `None` after
 /// reporting the problems.
-pub(super) fn notifications(route: &OpenSection<'_>, used: &mut UsedArguments) -> Option<Vec<LogLine>> {
+pub(super) fn notifications(
+    route: &OpenSection<'_>,
+    used: &mut UsedArguments,
+) -> Option<Vec<LogNotification>> {
     let Some(entry) = route.entry("notifications") else { return Some(Vec::new()) };
     if entry.value.as_list().is_none() {
         let help = "write `notifications: [{ level: info, text: \"weather of {{ args.city }} requested\" }]`";
         let message = "`notifications` must be a list of notifications";
         return route.report().reject_type(&entry.value, message, help);
     }
-    read_in_scope(route.report(), entry, &LogLine::NAMES, used)
+    read_in_scope(route.report(), entry, &LogNotification::NAMES, used)
 }

@@ -257,13 +257,13 @@ pub(super) fn capabilities(revision: Revision, declared: &Map<String, Value>) ->
         (Revision::R2025_06_18, Some(_)) => &[Form],
         (Revision::R2025_11_25 | Revision::R2026_07_28, Some(modes)) => {
             match (modes.contains_key("form"), modes.contains_key("url")) {
-                (_, false) => &[Form, FormWithLists],
-                (true, true) => &[Form, FormWithLists, Url],
+                (_, false) => &[Form, FormWithMultiSelect],
+                (true, true) => &[Form, FormWithMultiSelect, Url],
                 (false, true) => &[Url],
             }
         }
     };
-    let others = [("sampling", Sample), ("roots", Roots)].into_iter();
+    let others = [("sampling", Sampling), ("roots", Roots)].into_iter();
     let others = others.filter_map(|(name, capability)| declared(name).map(|_| capability));
     elicitation.iter().copied().chain(others).collect()
 }
@@ -283,7 +283,7 @@ fn request(input_request: &InputRequest, revision: Revision) -> (&'static str, V
             }
             ("elicitation/create", params)
         }
-        InputRequestKind::Sample(sample) => ("sampling/createMessage", sample_params(sample)),
+        InputRequestKind::Sampling(sample) => ("sampling/createMessage", sample_params(sample)),
         InputRequestKind::Roots => ("roots/list", json!({})),
     }
 }
@@ -351,7 +351,7 @@ fn parse_response(input_request: &InputRequest, result: Value) -> Result<InputRe
                 _ => Err(wrong("has no `action`, which is `accept`, `decline` or `cancel`")),
             }
         }
-        InputRequestKind::Sample(_) => {
+        InputRequestKind::Sampling(_) => {
             let blocks = match result.remove("content").unwrap_or_default() {
                 Value::Array(blocks) => blocks,
                 block => vec![block],
@@ -419,11 +419,11 @@ mod tests {
             json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": true}});
         use ClientCapability::{Form, FormWithLists, Roots, Sample, Url};
         let newest = able(Revision::R2026_07_28, all.clone());
-        assert_eq!(newest, [Form, FormWithLists, Url, Sample, Roots]);
-        assert_eq!(able(Revision::R2025_11_25, json!({"elicitation": {}})), [Form, FormWithLists]);
+        assert_eq!(newest, [Form, FormWithMultiSelect, Url, Sampling, Roots]);
+        assert_eq!(able(Revision::R2025_11_25, json!({"elicitation": {}})), [Form, FormWithMultiSelect]);
         assert_eq!(able(Revision::R2025_11_25, json!({"elicitation": {"url": {}}})), [Url]);
-        assert_eq!(able(Revision::R2025_06_18, all.clone()), [Form, Sample, Roots]);
-        assert_eq!(able(Revision::R2024_11_05, all), [Sample, Roots]);
+        assert_eq!(able(Revision::R2025_06_18, all.clone()), [Form, Sampling, Roots]);
+        assert_eq!(able(Revision::R2024_11_05, all), [Sampling, Roots]);
         assert_eq!(able(Revision::R2026_07_28, json!({"elicitation": true, "sampling": 1})), []);
     }
 
@@ -497,7 +497,7 @@ mod tests {
                 optional: false,
             },
         };
-        let input_request = input_request(InputRequestKind::Sample(sample));
+        let input_request = input_request(InputRequestKind::Sampling(sample));
         let respond =
             |content: Value| parse_response(&input_request, json!({"model": "m", "content": content}));
         let text =

@@ -197,10 +197,10 @@ impl McpEndpoint {
         let headers = message.headers();
         let shutdown = message.context.info.connection.shutdown.clone();
         match shutdown.stage() {
-            Shutdown::Serving | Shutdown::Closing => {}
+            Shutdown::Serving | Shutdown::Delay => {}
             Shutdown::OneRequest => return Ok(response::wrong_method(METHODS_WITHOUT_STREAM)),
             // Not 405: the client would assume that the server has no streams, and never try again.
-            Shutdown::Begun | Shutdown::Overdue | Shutdown::Closed => {
+            Shutdown::Draining | Shutdown::Overdue | Shutdown::Closed => {
                 return Ok(response::rejected(message.logged(), &Rejection::for_shutdown(SHUTTING_DOWN)));
             }
         }
@@ -226,7 +226,7 @@ impl McpEndpoint {
             tokio::select! {
                 () = notifying => {}
                 () = revoked => {}
-                () = shutdown.begun() => {}
+                () = shutdown.draining() => {}
             }
             None
         };

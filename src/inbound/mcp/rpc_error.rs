@@ -135,11 +135,11 @@ impl RpcError {
         let mut capabilities = json!({});
         for missing in missing {
             match missing {
-                ClientCapability::Form | ClientCapability::FormWithLists => {
+                ClientCapability::Form | ClientCapability::FormWithMultiSelect => {
                     capabilities["elicitation"]["form"] = json!({})
                 }
                 ClientCapability::Url => capabilities["elicitation"]["url"] = json!({}),
-                ClientCapability::Sample => capabilities["sampling"] = json!({}),
+                ClientCapability::Sampling => capabilities["sampling"] = json!({}),
                 ClientCapability::Roots => capabilities["roots"] = json!({}),
             }
         }

@@ -134,7 +134,7 @@ impl McpEndpoint {
                 }
             }
         }
-        connection.shutdown.send_replace(Shutdown::Begun);
+        connection.shutdown.send_replace(Shutdown::Draining);
         let all_responded = async { while connection.running.join_next().await.is_some() {} };
         let ended = tokio::select! {
             biased;

@@ -74,7 +74,7 @@ pub(super) async fn listen(rpc: &RpcContext<'_>) -> RpcResult {
     tokio::select! {
         _ = notify(listener, rpc.sender, Some(&meta), &subscription) => {}
         () = dispatcher.filter.authenticator.revoked(&message.context), if !message.is_stdio() => {}
-        () = message.context.info.connection.shutdown.begun() => {}
+        () = message.context.info.connection.shutdown.draining() => {}
     }
     if message.is_stdio() {
         // Over stdio, the end of the stream must be signalled, because the connection continues (2026-07-28,

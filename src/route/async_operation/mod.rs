@@ -111,7 +111,7 @@ pub enum OperationLocationRule {
     /// The status URL is the `Location` of the first response.
     Location,
     /// The id is in the first response. The status request gets it as the argument `job`.
-    Named {
+    Id {
         /// Filter that returns the id, a string or a number.
         id: Jq,
         /// Template of the status request.
@@ -148,7 +148,7 @@ impl AsyncOperationRule {
     /// Maximum number of polls of one operation, regardless of the timeout of the call.
     pub const MAX_POLLS: u32 = 10_000;
     /// Maximum length of an operation id, in bytes.
-    const MAX_NAME_LENGTH: usize = 1024;
+    const MAX_ID_LENGTH: usize = 1024;
     /// Maximum length of a progress message, in bytes.
     const MAX_MESSAGE_LENGTH: usize = 300;
 
@@ -168,7 +168,7 @@ impl AsyncOperationRule {
         };
         match &self.location {
             OperationLocationRule::Location => {
-                // With a condition for success, a 200 or 201 can start an operation too.
+                // With a condition for success, any 2xx can start an operation.
                 let begins = response.status == StatusCode::ACCEPTED
                     || (self.done.is_some() && response.status.is_success());
                 if !begins || !response.headers.contains_key(header::LOCATION) {
@@ -176,23 +176,23 @@ impl AsyncOperationRule {
                 }
                 self.resolve(request, response).map_or(InitialResponse::Elsewhere, operation)
             }
-            OperationLocationRule::Named { id, .. } => {
+            OperationLocationRule::Id { id, .. } => {
                 if !response.status.is_success() {
                     return InitialResponse::Result;
                 }
                 let limits = &translator.limits;
-                let name = inspect(self.extract.as_ref(), input, limits, response, |inspection| {
-                    inspection.value(id).and_then(|name| text_of(&name))
+                let id = inspect(self.extract.as_ref(), input, limits, response, |inspection| {
+                    inspection.value(id).and_then(|id| text_of(&id))
                 });
-                let name = name.filter(|name| (1..=Self::MAX_NAME_LENGTH).contains(&name.len()));
-                let location = name.map(OperationLocation::Named);
+                let id = id.filter(|id| (1..=Self::MAX_ID_LENGTH).contains(&id.len()));
+                let location = id.map(OperationLocation::Id);
                 location.map_or(InitialResponse::Result, operation)
             }
         }
     }
 
     /// Builds a request of this kind; the status request if the rule has no other request for the kind.
-    /// `stop` aborts rendering.
+    /// `work_budget` aborts rendering.
     ///
     /// # Errors
     ///
@@ -203,18 +203,18 @@ impl AsyncOperationRule {
         location: &OperationLocation,
         arguments: &Arguments,
         client: &HeaderMap,
-        stop: Option<&WorkBudget>,
+        work_budget: Option<&WorkBudget>,
     ) -> Result<HttpRequest, RequestError> {
         let template = match (kind, &self.result, &self.cancel, location, &self.location) {
             (OperationRequest::Result, Some(template), ..)
             | (OperationRequest::Cancellation, _, Some(CancelRule::Request(template)), ..) => Some(template),
-            (.., OperationLocation::Named(_), OperationLocationRule::Named { status, .. }) => Some(&**status),
+            (.., OperationLocation::Id(_), OperationLocationRule::Id { status, .. }) => Some(&**status),
             _ => None,
         };
         let mut request = match (template, location) {
-            (Some(template), _) => template.build(&location.add_to(arguments), client, stop)?,
+            (Some(template), _) => template.build(&location.add_to(arguments), client, work_budget)?,
             (None, OperationLocation::Path(path)) => HttpRequest::get(PathBase::Origin, path.clone()),
-            (None, OperationLocation::Named(_)) => {
+            (None, OperationLocation::Id(_)) => {
                 return Err(RequestError::new(
                     "the operation was started by an earlier version of this tool",
                 ));
@@ -290,7 +290,7 @@ impl AsyncOperationRule {
         OperationStatus { progress: number(&self.progress), total: number(&self.total), message }
     }
 
-    /// Resolves the `Location` of the response to `request`; `None` if it points to another server.
+    /// Resolves the `Location` of the response to `request`; `None` if it is invalid or on another server.
     fn resolve(&self, request: &HttpRequest, response: &UpstreamResponse) -> Option<OperationLocation> {
         let base = match request.under {
             PathBase::UpstreamUrl => self.base.path().trim_end_matches('/'),
@@ -320,7 +320,7 @@ pub enum InitialResponse {
     Result,
     /// An operation has started.
     Operation(RunningOperation),
-    /// An operation has started whose status URL is on another server. It is not polled.
+    /// An operation has started whose status URL is invalid or on another server. It is not polled.
     Elsewhere,
 }
 
@@ -368,10 +368,10 @@ impl OperationStatus {
     /// Describes the progress for people.
     pub fn describe(&self) -> Option<String> {
         let total = self.total.map(|total| format!(" of {total}")).unwrap_or_default();
-        let far = self.progress.map(|progress| format!("{progress}{total}"));
-        match (self.message.clone(), far) {
-            (Some(message), Some(far)) => Some(format!("{message} ({far})")),
-            (message, far) => message.or(far),
+        let progress = self.progress.map(|progress| format!("{progress}{total}"));
+        match (self.message.clone(), progress) {
+            (Some(message), Some(progress)) => Some(format!("{message} ({progress})")),
+            (message, progress) => message.or(progress),
         }
     }
 }
@@ -383,7 +383,7 @@ pub enum OperationLocation {
     Path(PathAndQuery),
     /// Id.
     #[display("={_0}")]
-    Named(String),
+    Id(String),
 }
 
 impl OperationLocation {
@@ -398,8 +398,8 @@ impl OperationLocation {
     /// Returns the arguments of a call, with the operation id added if the location has one.
     fn add_to(&self, arguments: &Arguments) -> Arguments {
         let mut arguments = arguments.clone();
-        if let Self::Named(name) = self {
-            arguments.given.insert(AsyncOperationRule::ARGUMENT.to_owned(), name.as_str().into());
+        if let Self::Id(id) = self {
+            arguments.given.insert(AsyncOperationRule::ARGUMENT.to_owned(), id.as_str().into());
         }
         arguments
     }
@@ -407,7 +407,7 @@ impl OperationLocation {
     /// Decodes an encoded location; `None` if the text is invalid.
     pub fn from_text(text: &str) -> Option<Self> {
         match text.strip_prefix('=') {
-            Some(name) => Some(Self::Named(name.to_owned())),
+            Some(id) => Some(Self::Id(id.to_owned())),
             None => text.parse().ok().map(Self::Path),
         }
     }

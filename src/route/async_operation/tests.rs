@@ -35,7 +35,7 @@ fn named() -> AsyncOperationRule {
     let path = PathTemplate::parse("/jobs/{job}").unwrap();
     let status = Box::new(HttpTemplate { path, ..HttpTemplate::default() });
     AsyncOperationRule {
-        location: OperationLocationRule::Named { id: Jq::compile(".id", &[]).unwrap(), status },
+        location: OperationLocationRule::Id { id: Jq::compile(".id", &[]).unwrap(), status },
         done: value(r#".state == "done""#),
         failed: value(r#".state == "failed""#),
         cancelled: value(r#".state == "stopped""#),
@@ -104,7 +104,7 @@ fn path(text: &str) -> OperationLocation {
 }
 
 fn name(text: &str) -> OperationLocation {
-    OperationLocation::Named(text.to_owned())
+    OperationLocation::Id(text.to_owned())
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Forms for elicitation: a flat object of strings, numbers, booleans and choices, as MCP permits
+//! Forms for elicitation: a flat object of strings, numbers, booleans and enums, as MCP permits
 //! (2026-07-28, Elicitation, "Requested Schema").
 
 use std::sync::{Arc, LazyLock};
@@ -61,8 +61,8 @@ impl InputForm {
         self.fields.is_empty()
     }
 
-    /// Whether the form has multiple choice, which clients of revisions before 2025-11-25 do not support.
-    pub fn has_lists(&self) -> bool {
+    /// Whether a field is a multi-select enum, which clients of revisions before 2025-11-25 do not support.
+    pub fn has_multi_select(&self) -> bool {
         let mut types = self.fields.iter().map(|field| field.schema.document().get("type"));
         types.any(|kind| kind.is_some_and(|kind| kind == "array"))
     }
@@ -209,7 +209,7 @@ mod tests {
         });
         let form = InputForm::compile(document.as_object().unwrap()).unwrap();
         assert_eq!(Value::Object(form.document()), document);
-        assert!(form.has_lists() && !form.only(|name| name == "one").has_lists());
+        assert!(form.has_multi_select() && !form.only(|name| name == "one").has_multi_select());
     }
 
     #[test]

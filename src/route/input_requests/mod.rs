@@ -7,7 +7,7 @@
 //! - [`InputForm`]: a form for elicitation.
 //!
 //! Responses are stored by the name of the input request. A null means that there is no response: the
-//! request's condition was false, it was optional and declined, or the client does not support it.
+//! request was not needed, was optional and declined, or the client does not support it.
 
 mod form;
 #[cfg(test)]
@@ -15,7 +15,7 @@ mod tests;
 
 use std::time::Duration;
 
-use minijinja::Value as Name;
+use minijinja::Value as TemplateValue;
 use serde_json::{Map, Value};
 
 pub use self::form::InputForm;
@@ -55,7 +55,7 @@ pub enum NextStep {
     /// Send these input requests to the client.
     InputRequests(Vec<InputRequest>),
     /// End the call: the client lacks these capabilities, which required input requests need.
-    Unable(Vec<ClientCapability>),
+    MissingCapabilities(Vec<ClientCapability>),
     /// Continue with these arguments, which include all responses.
     Done(Arguments),
 }
@@ -63,14 +63,14 @@ pub enum NextStep {
 /// Capability of a client that an input request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientCapability {
-    /// Form elicitation, without multiple choice (before 2025-11-25).
+    /// Form elicitation, without multi-select enums (before 2025-11-25).
     Form,
-    /// Form elicitation with multiple choice. Clients with this capability also have [`Form`](Self::Form).
-    FormWithLists,
-    /// URL elicitation.
+    /// Form elicitation with multi-select enums. Clients with this capability also have [`Form`](Self::Form).
+    FormWithMultiSelect,
+    /// URL mode elicitation.
     Url,
     /// Sampling.
-    Sample,
+    Sampling,
     /// Roots.
     Roots,
 }
@@ -99,7 +99,7 @@ impl InputRequests {
         self.input_requests().any(|input_request| input_request.name == name && input_request.gives_arguments)
     }
 
-    /// Computes the next step after the responses so far (`answers`).
+    /// Computes the next step after the responses so far.
     ///
     /// # Errors
     ///
@@ -107,13 +107,13 @@ impl InputRequests {
     pub fn next(
         &self,
         arguments: &Arguments,
-        answers: &Map<String, Value>,
+        responses: &Map<String, Value>,
         capabilities: &[ClientCapability],
     ) -> Result<NextStep, String> {
         let mut arguments =
-            Arguments { given: arguments.given.clone(), input_responses: self.complete(answers) };
+            Arguments { given: arguments.given.clone(), input_responses: self.with_nulls(responses) };
         for input_request in self.input_requests().filter(|input_request| input_request.gives_arguments) {
-            if let Some(Value::Object(given)) = answers.get(&input_request.name) {
+            if let Some(Value::Object(given)) = responses.get(&input_request.name) {
                 arguments.given.extend(given.clone());
             }
         }
@@ -121,7 +121,7 @@ impl InputRequests {
         let seen = Value::Object(arguments.input_responses.clone());
         let is_pending = |input_request: &&InputRequestTemplate| {
             let when = input_request.when.as_ref();
-            !answers.contains_key(&input_request.name)
+            !responses.contains_key(&input_request.name)
                 && input_request.is_due(&arguments)
                 && when.is_none_or(|when| when.is_true_before_request(&args, &seen))
         };
@@ -130,27 +130,27 @@ impl InputRequests {
         let mut missing: Vec<ClientCapability> =
             required.filter(is_pending).map(|input_request| input_request.kind.needs()).collect();
         missing.retain(|capability| !capabilities.contains(capability));
-        let can_sample = capabilities.contains(&ClientCapability::Sample);
+        let can_sample = capabilities.contains(&ClientCapability::Sampling);
         if self.sampled == Some(SamplingNeed::Needed) && !can_sample {
-            missing.push(ClientCapability::Sample);
+            missing.push(ClientCapability::Sampling);
         }
         if !missing.is_empty() {
-            return Ok(NextStep::Unable(missing));
+            return Ok(NextStep::MissingCapabilities(missing));
         }
-        let names = request_variables(&arguments);
-        let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
+        let variables = request_variables(&arguments);
+        let work_budget = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
         for round in &self.rounds {
             let due: Vec<InputRequest> = round
                 .iter()
                 .filter(is_pending)
                 .filter(|input_request| capabilities.contains(&input_request.kind.needs()))
-                .map(|input_request| input_request.render(&arguments, &names, &stop))
+                .map(|input_request| input_request.render(&arguments, &variables, &work_budget))
                 .collect::<Result<_, _>>()?;
             if !due.is_empty() {
                 return Ok(NextStep::InputRequests(due));
             }
         }
-        if self.sampled.is_some() && can_sample && !answers.contains_key(SAMPLE) {
+        if self.sampled.is_some() && can_sample && !responses.contains_key(SAMPLE) {
             // A missing sampling response is requested after the upstream response.
             arguments.input_responses.remove(SAMPLE);
         }
@@ -158,10 +158,10 @@ impl InputRequests {
     }
 
     /// Returns the responses, with null for each input request without a response.
-    pub fn complete(&self, answers: &Map<String, Value>) -> Map<String, Value> {
+    pub fn with_nulls(&self, responses: &Map<String, Value>) -> Map<String, Value> {
         let sampled = self.sampled.map(|_| SAMPLE);
         let names = self.input_requests().map(|input_request| input_request.name.as_str()).chain(sampled);
-        names.map(|name| (name.to_owned(), answers.get(name).cloned().unwrap_or(Value::Null))).collect()
+        names.map(|name| (name.to_owned(), responses.get(name).cloned().unwrap_or(Value::Null))).collect()
     }
 }
 
@@ -213,7 +213,7 @@ pub enum InputRequestKind<T = String> {
         url: T,
     },
     /// The client's model responds to a prompt (sampling).
-    Sample(SamplingRequest<T>),
+    Sampling(SamplingRequest<T>),
     /// The client lists its roots.
     Roots,
 }
@@ -236,7 +236,7 @@ pub enum InvalidInput {
     /// The response does not match the request. The text is for the developer of the client.
     #[error("{0}")]
     Wrong(String),
-    /// The person declined the request. The text is for the model.
+    /// The request was declined or dismissed. The text is for the model.
     #[error("{0}")]
     Declined(String),
 }
@@ -245,10 +245,10 @@ impl InputRequestKindTemplate {
     /// Capability that the request needs.
     pub(super) fn needs(&self) -> ClientCapability {
         match self {
-            Self::Form { form, .. } if form.has_lists() => ClientCapability::FormWithLists,
+            Self::Form { form, .. } if form.has_multi_select() => ClientCapability::FormWithMultiSelect,
             Self::Form { .. } => ClientCapability::Form,
             Self::Url { .. } => ClientCapability::Url,
-            Self::Sample(_) => ClientCapability::Sample,
+            Self::Sampling(_) => ClientCapability::Sampling,
             Self::Roots => ClientCapability::Roots,
         }
     }
@@ -264,12 +264,12 @@ impl InputRequestTemplate {
     pub(super) fn render(
         &self,
         arguments: &Arguments,
-        names: &Name,
-        stop: &WorkBudget,
+        variables: &TemplateValue,
+        work_budget: &WorkBudget,
     ) -> Result<InputRequest, String> {
         let unbuilt =
             |error: TemplateError| format!("the input request `{}` could not be built: {error}", self.name);
-        let text = |template: &Template| template.render_until(names, stop).map_err(unbuilt);
+        let text = |template: &Template| template.render_until(variables, work_budget).map_err(unbuilt);
         let kind = match &self.kind {
             InputRequestKind::Form { message, form } => InputRequestKind::Form {
                 message: text(message)?,
@@ -278,8 +278,8 @@ impl InputRequestTemplate {
             InputRequestKind::Url { message, url } => {
                 InputRequestKind::Url { message: text(message)?, url: address(text(url)?)? }
             }
-            InputRequestKind::Sample(sample) => {
-                InputRequestKind::Sample(sample.render(names, Some(stop)).map_err(unbuilt)?)
+            InputRequestKind::Sampling(sample) => {
+                InputRequestKind::Sampling(sample.render(variables, Some(work_budget)).map_err(unbuilt)?)
             }
             InputRequestKind::Roots => InputRequestKind::Roots,
         };
@@ -300,7 +300,7 @@ impl InputRequest {
     /// Creates the sampling request of a rule.
     pub fn from_rule(sample: SamplingRequest) -> Self {
         let optional = sample.options.optional;
-        Self { name: SAMPLE.to_owned(), optional, kind: InputRequestKind::Sample(sample) }
+        Self { name: SAMPLE.to_owned(), optional, kind: InputRequestKind::Sampling(sample) }
     }
 
     /// Converts a response to the value that templates and filters get:
@@ -314,10 +314,10 @@ impl InputRequest {
     /// # Errors
     ///
     /// [`InvalidInput`] if the request was declined, or if the response has the wrong kind.
-    pub fn take(&self, answer: InputResponse) -> Result<Value, InvalidInput> {
+    pub fn take(&self, response: InputResponse) -> Result<Value, InvalidInput> {
         let wrong =
             |why: &str| InvalidInput::Wrong(format!("the response to input request `{}`{why}", self.name));
-        let value = match (&self.kind, answer) {
+        let value = match (&self.kind, response) {
             (_, InputResponse::Declined | InputResponse::Cancelled) if self.optional => Value::Null,
             (_, InputResponse::Declined) => return Err(InvalidInput::Declined(self.declined("declined"))),
             (_, InputResponse::Cancelled) => {
@@ -333,7 +333,9 @@ impl InputRequest {
                 return Err(wrong(" has the wrong type"));
             }
             (InputRequestKind::Url { .. }, InputResponse::Accepted(_)) => Value::Bool(true),
-            (InputRequestKind::Sample(_) | InputRequestKind::Roots, InputResponse::Accepted(value)) => value,
+            (InputRequestKind::Sampling(_) | InputRequestKind::Roots, InputResponse::Accepted(value)) => {
+                value
+            }
         };
         let limit = InputRequests::RESPONSES_LIMIT_BYTES;
         if value.to_string().len() > limit {
@@ -347,7 +349,7 @@ impl InputRequest {
             InputRequestKind::Form { message, .. } | InputRequestKind::Url { message, .. } => {
                 format!("the user {what} \"{}\"", cut_characters(message, 300))
             }
-            InputRequestKind::Sample(_) | InputRequestKind::Roots => {
+            InputRequestKind::Sampling(_) | InputRequestKind::Roots => {
                 format!("the client {what} the input request `{}`", self.name)
             }
         }

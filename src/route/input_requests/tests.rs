@@ -7,9 +7,9 @@ use crate::translate::{Jq, Template};
 
 const ALL: &[ClientCapability] = &[
     ClientCapability::Form,
-    ClientCapability::FormWithLists,
+    ClientCapability::FormWithMultiSelect,
     ClientCapability::Url,
-    ClientCapability::Sample,
+    ClientCapability::Sampling,
     ClientCapability::Roots,
 ];
 
@@ -46,7 +46,7 @@ fn next_requests(next: NextStep) -> Vec<(String, String)> {
         InputRequestKind::Form { message, .. } | InputRequestKind::Url { message, .. } => {
             (request.name, message)
         }
-        InputRequestKind::Sample(sample) => (request.name, sample.messages[0].1.clone()),
+        InputRequestKind::Sampling(sample) => (request.name, sample.messages[0].1.clone()),
         InputRequestKind::Roots => (request.name, String::new()),
     };
     requests.into_iter().map(message).collect()
@@ -156,9 +156,9 @@ fn unsupported_input_requests_are_not_sent() {
     let input_requests =
         InputRequests { rounds, sampled: Some(SamplingNeed::Needed), ..InputRequests::default() };
     let none = input_requests.next(&Arguments::default(), &Map::new(), &[]).unwrap();
-    let NextStep::Unable(missing) = none else { panic!("found {none:?}") };
-    assert_eq!(missing, [ClientCapability::Form, ClientCapability::Sample]);
-    let able = &[ClientCapability::Form, ClientCapability::Sample];
+    let NextStep::MissingCapabilities(missing) = none else { panic!("found {none:?}") };
+    assert_eq!(missing, [ClientCapability::Form, ClientCapability::Sampling]);
+    let able = &[ClientCapability::Form, ClientCapability::Sampling];
     assert_eq!(
         next_requests(input_requests.next(&Arguments::default(), &Map::new(), able).unwrap())[0].0,
         "sure"

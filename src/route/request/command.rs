@@ -1,8 +1,8 @@
-//! Requests to programs: converts the arguments of a call to the words of a command line.
+//! Requests to programs: converts the arguments of a call to the words (`argv`) of a command line.
 //!
 //! No shell is involved, so each word reaches the program unchanged. A client's argument could still look
-//! like an option. A word whose leading `-` comes from the client is therefore rejected, unless `--` precedes
-//! it or the route allows a leading `-` for the argument.
+//! like an option (argument injection, CWE-88). A word whose leading `-` comes from the client is therefore
+//! rejected, unless `--` precedes it or the route allows a leading `-` for the argument.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -69,7 +69,7 @@ impl CommandTemplate {
     /// Maximum length of standard input, in bytes.
     pub const STDIN_LIMIT_BYTES: usize = 16 << 20;
 
-    /// Builds the request of a call. `stop` aborts rendering.
+    /// Builds the request of a call. `work_budget` aborts rendering.
     ///
     /// # Errors
     ///
@@ -77,16 +77,16 @@ impl CommandTemplate {
     pub fn build(
         &self,
         arguments: &Arguments,
-        stop: Option<&WorkBudget>,
+        work_budget: Option<&WorkBudget>,
     ) -> Result<CommandRequest, RequestError> {
-        let mut filling = RequestRenderer::new(arguments, stop);
+        let mut renderer = RequestRenderer::new(arguments, work_budget);
         let mut words = CommandWords { list: Vec::new(), bytes: 0, is_past_options: self.is_past_options };
         for template in &self.words {
-            self.push_word(template, &mut filling, &mut words)?;
+            self.push_word(template, &mut renderer, &mut words)?;
         }
         let stdin = match &self.stdin {
             None => Bytes::new(),
-            Some(body) => body.build(&mut filling)?.1,
+            Some(body) => body.build(&mut renderer)?.1,
         };
         if stdin.len() > Self::STDIN_LIMIT_BYTES {
             let limit = Self::STDIN_LIMIT_BYTES;
@@ -98,7 +98,7 @@ impl CommandTemplate {
     fn push_word(
         &self,
         template: &WordTemplate,
-        filling: &mut RequestRenderer<'_>,
+        renderer: &mut RequestRenderer<'_>,
         words: &mut CommandWords,
     ) -> Result<(), RequestError> {
         match template {
@@ -107,10 +107,11 @@ impl CommandTemplate {
                 words.push(text.clone())
             }
             WordTemplate::Argument { before, name, after } => {
-                for item in items_of(filling.arguments.get(name)) {
+                for item in items_of(renderer.arguments.get(name)) {
                     let text = scalar(name, Some(item)).map_err(RequestError::new)?;
-                    let may_be_option = words.is_past_options || self.leading_dash_arguments.contains(name);
-                    if before.is_empty() && text.starts_with('-') && !may_be_option {
+                    let may_begin_with_dash =
+                        words.is_past_options || self.leading_dash_arguments.contains(name);
+                    if before.is_empty() && text.starts_with('-') && !may_begin_with_dash {
                         return Err(RequestError::new(format!(
                             "argument `{name}` must not begin with `-`, because the program would parse it \
                              as an option"
@@ -121,17 +122,17 @@ impl CommandTemplate {
                 Ok(())
             }
             WordTemplate::Text { template, needs } => {
-                let is_missing = |name: &String| filling.arguments.get(name).is_none_or(Value::is_null);
+                let is_missing = |name: &String| renderer.arguments.get(name).is_none_or(Value::is_null);
                 if needs.iter().any(is_missing) {
                     return Ok(());
                 }
-                let text = filling.render_for(template, "command line")?;
+                let text = renderer.render_for(template, "command line")?;
                 if text.is_empty() {
                     return Ok(());
                 }
                 if text.starts_with('-')
                     && !words.is_past_options
-                    && !self.is_own(template, &text, filling)?
+                    && !self.has_own_dash(template, &text, renderer)?
                 {
                     return Err(RequestError::new(
                         "no argument may begin with `-` here, because the program would parse it as an \
@@ -147,17 +148,17 @@ impl CommandTemplate {
     ///
     /// The `-` comes from the template if the template begins with `-`, or if rendering with every `-` of the
     /// arguments masked gives the same text, again with a leading `-`.
-    fn is_own(
+    fn has_own_dash(
         &self,
         template: &Template,
         text: &str,
-        filling: &RequestRenderer<'_>,
+        renderer: &RequestRenderer<'_>,
     ) -> Result<bool, RequestError> {
         if template.source().starts_with('-') {
             return Ok(true);
         }
-        let masked = self.masked(filling.arguments);
-        let other = RequestRenderer::new(&masked, filling.stop).render(template)?;
+        let masked = self.masked(renderer.arguments);
+        let other = RequestRenderer::new(&masked, renderer.work_budget).render(template)?;
         let same = other.replace(MASK, "-") == text;
         Ok(same && other.starts_with('-'))
     }
@@ -170,8 +171,8 @@ impl CommandTemplate {
             false => (name.clone(), masked(value)),
         };
         let values: Map<String, Value> = arguments.given.iter().map(mask).collect();
-        let answers = arguments.input_responses.iter().map(|(name, value)| (name.clone(), masked(value)));
-        Arguments { given: values, input_responses: answers.collect() }
+        let responses = arguments.input_responses.iter().map(|(name, value)| (name.clone(), masked(value)));
+        Arguments { given: values, input_responses: responses.collect() }
     }
 }
 

@@ -90,7 +90,7 @@ pub struct HttpRequest {
     pub under: PathBase,
     /// Path and query.
     pub path_and_query: PathAndQuery,
-    /// Headers, except the framing headers (`Host`, `Content-Length`).
+    /// Headers, except those that the upstream client sets (`Host`, `Content-Length`).
     pub headers: HeaderMap,
     /// Body; empty if there is none.
     pub body: Bytes,
@@ -118,8 +118,8 @@ impl HttpTemplate {
     /// Maximum length of path and query together, in bytes. Many servers reject longer ones.
     const TARGET_LIMIT_BYTES: usize = 8 * 1024;
 
-    /// Builds the request of a call. `client` contains the headers of the client's request. `stop` aborts
-    /// rendering.
+    /// Builds the request of a call. `client` contains the headers of the client's request. `work_budget`
+    /// aborts rendering.
     ///
     /// # Errors
     ///
@@ -128,13 +128,13 @@ impl HttpTemplate {
         &self,
         arguments: &Arguments,
         client: &HeaderMap,
-        stop: Option<&WorkBudget>,
+        work_budget: Option<&WorkBudget>,
     ) -> Result<HttpRequest, RequestError> {
-        let mut filling = RequestRenderer::new(arguments, stop);
+        let mut renderer = RequestRenderer::new(arguments, work_budget);
         let mut headers = forwarded(&self.forwarded, client);
         for (name, value) in &self.headers {
             let values =
-                filling.values(value).map_err(|error| error.needed_by(format_args!("header `{name}`")))?;
+                renderer.values(value).map_err(|error| error.needed_by(format_args!("header `{name}`")))?;
             for (nth, text) in values.iter().filter(|text| !text.is_empty()).enumerate() {
                 if nth == 0 {
                     // A header of the template replaces the client's header of the same name.
@@ -143,11 +143,11 @@ impl HttpTemplate {
                 headers.append(name.clone(), header_value(name, text)?);
             }
         }
-        let path_and_query = self.target(&mut filling)?;
+        let path_and_query = self.target(&mut renderer)?;
         let body = match &self.body {
             None => Bytes::new(),
             Some(body) => {
-                let (media_type, bytes) = body.build(&mut filling)?;
+                let (media_type, bytes) = body.build(&mut renderer)?;
                 headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(media_type));
                 bytes
             }
@@ -161,10 +161,10 @@ impl HttpTemplate {
         self.forwarded.contains(header) || self.headers.iter().any(|(name, _)| name == header)
     }
 
-    fn target(&self, filling: &mut RequestRenderer<'_>) -> Result<PathAndQuery, RequestError> {
-        let mut target = self.path.fill(filling.arguments).map_err(RequestError::new)?;
-        let written = self.path_query.fill(filling.arguments).map_err(RequestError::new)?;
-        let mut queries = vec![written, filling.encoded(&self.query)?];
+    fn target(&self, renderer: &mut RequestRenderer<'_>) -> Result<PathAndQuery, RequestError> {
+        let mut target = self.path.fill(renderer.arguments).map_err(RequestError::new)?;
+        let written = self.path_query.fill(renderer.arguments).map_err(RequestError::new)?;
+        let mut queries = vec![written, renderer.encoded(&self.query)?];
         queries.retain(|query| !query.is_empty());
         if !queries.is_empty() {
             target = format!("{target}?{}", queries.join("&"));
@@ -183,35 +183,35 @@ impl RequestBodyTemplate {
     /// Builds the body; returns its media type and content.
     pub(super) fn build(
         &self,
-        filling: &mut RequestRenderer<'_>,
+        renderer: &mut RequestRenderer<'_>,
     ) -> Result<(&'static str, Bytes), RequestError> {
         Ok(match self {
             Self::Json(template) => {
-                let value = template.build(filling)?.unwrap_or(Value::Null);
+                let value = template.build(renderer)?.unwrap_or(Value::Null);
                 ("application/json", serde_json::to_vec(&value).expect("keys are strings").into())
             }
-            Self::Form(fields) => ("application/x-www-form-urlencoded", filling.encoded(fields)?.into()),
+            Self::Form(fields) => ("application/x-www-form-urlencoded", renderer.encoded(fields)?.into()),
             Self::Xml(template) => {
-                let text = filling.render_for(template, "XML body")?;
-                match text.chars().find(|c| !is_of_xml(*c)) {
+                let text = renderer.render_for(template, "XML body")?;
+                match text.chars().find(|c| !is_xml_char(*c)) {
                     None => ("application/xml", text.into()),
-                    Some(c) => return Err(not_of_xml(filling.arguments, c)),
+                    Some(c) => return Err(invalid_xml_char(renderer.arguments, c)),
                 }
             }
             Self::Text(template) => {
-                ("text/plain; charset=utf-8", filling.render_for(template, "text body")?.into())
+                ("text/plain; charset=utf-8", renderer.render_for(template, "text body")?.into())
             }
         })
     }
 }
 
-/// Whether XML 1.0 permits a character, directly or as a character reference (section 2.2).
-fn is_of_xml(c: char) -> bool {
+/// Whether XML 1.0 permits a character, directly or as a character reference (section 2.2, `Char`).
+fn is_xml_char(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | ' '..='\u{FFFD}' | '\u{10000}'..)
 }
 
 /// Error that names the argument containing a character that XML does not permit.
-fn not_of_xml(arguments: &Arguments, found: char) -> RequestError {
+fn invalid_xml_char(arguments: &Arguments, found: char) -> RequestError {
     fn has(value: &Value, found: char) -> bool {
         match value {
             Value::String(text) => text.contains(found),
@@ -231,8 +231,8 @@ fn not_of_xml(arguments: &Arguments, found: char) -> RequestError {
 }
 
 impl JsonTemplate {
-    /// Builds the value from the arguments; `None` if the template is a missing argument. `stop` aborts
-    /// rendering.
+    /// Builds the value from the arguments; `None` if the template is a missing argument. `work_budget`
+    /// aborts rendering.
     ///
     /// # Errors
     ///
@@ -240,38 +240,38 @@ impl JsonTemplate {
     pub fn fill(
         &self,
         arguments: &Arguments,
-        stop: Option<&WorkBudget>,
+        work_budget: Option<&WorkBudget>,
     ) -> Result<Option<Value>, RequestError> {
-        self.build(&mut RequestRenderer::new(arguments, stop))
+        self.build(&mut RequestRenderer::new(arguments, work_budget))
     }
 
     /// Builds the value; `None` if the template is a missing argument.
-    fn build(&self, filling: &mut RequestRenderer<'_>) -> Result<Option<Value>, RequestError> {
+    fn build(&self, renderer: &mut RequestRenderer<'_>) -> Result<Option<Value>, RequestError> {
         Ok(Some(match self {
             Self::Fixed(value) => value.clone(),
-            Self::Argument(name) => return Ok(filling.arguments.get(name).cloned()),
+            Self::Argument(name) => return Ok(renderer.arguments.get(name).cloned()),
             Self::NotNull(name) => {
-                return Ok(filling.arguments.get(name).filter(|value| !value.is_null()).cloned());
+                return Ok(renderer.arguments.get(name).filter(|value| !value.is_null()).cloned());
             }
             Self::InputResponse { name, field } => {
-                let answer = filling.arguments.input_responses.get(name);
+                let response = renderer.arguments.input_responses.get(name);
                 let value = match field {
-                    None => answer,
-                    Some(field) => answer.and_then(|answer| answer.get(field)),
+                    None => response,
+                    Some(field) => response.and_then(|response| response.get(field)),
                 };
                 return Ok(value.filter(|value| !value.is_null()).cloned());
             }
-            Self::AllArguments => Value::Object(filling.arguments.given.clone()),
-            Self::Text(template) => Value::String(filling.render(template)?),
+            Self::AllArguments => Value::Object(renderer.arguments.given.clone()),
+            Self::Text(template) => Value::String(renderer.render(template)?),
             Self::Array(items) => {
-                let items: Result<Vec<_>, _> = items.iter().map(|item| item.build(filling)).collect();
+                let items: Result<Vec<_>, _> = items.iter().map(|item| item.build(renderer)).collect();
                 Value::Array(items?.into_iter().flatten().collect())
             }
             Self::Object(members) => {
                 let mut map = Map::new();
                 for (key, member) in members {
                     let value = member
-                        .build(filling)
+                        .build(renderer)
                         .map_err(|error| error.needed_by(format_args!("member `{key}`")))?;
                     if let Some(value) = value {
                         map.insert(key.clone(), value);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_of_one_absent_argument_is_left_out() {
+    fn a_header_of_one_absent_argument_is_omitted() {
         let mut template = template();
         let headers = [
             ("x-one", ValueTemplate::Argument("tenant".into())),

@@ -14,11 +14,10 @@ use std::fmt;
 use ::http::{HeaderMap, HeaderName};
 use serde_json::Value;
 
-use self::tool::bytes_of;
 pub use self::{
     command::{CommandRequest, CommandTemplate, WordTemplate},
     http::{HttpRequest, HttpTemplate, JsonTemplate, PathBase, RequestBodyTemplate, ValueTemplate},
-    tool::{McpMethod, ToolEffect, ToolRequest, ToolTemplate},
+    tool::{McpMethod, McpServerRequest, SideEffects, ToolTemplate},
 };
 use super::TraceContext;
 use super::input::quoted_names;
@@ -46,7 +45,7 @@ pub enum UpstreamRequest {
     /// Command line.
     Command(CommandRequest),
     /// Request to an MCP server, usually a tool call.
-    Tool(ToolRequest),
+    Mcp(McpServerRequest),
 }
 
 /// Reason why no request can be built from the arguments. The text is for the model.
@@ -80,8 +79,9 @@ impl RequestError {
 }
 
 impl RequestTemplate {
-    /// Builds the request of a call. `client` contains the headers of the client's request. `stop` aborts
-    /// rendering if the client has disconnected or the step limit is reached; the result is then not used.
+    /// Builds the request of a call. `client` contains the headers of the client's request. `work_budget`
+    /// aborts rendering if the client has disconnected or the step limit is reached; the result is then not
+    /// used.
     ///
     /// # Errors
     ///
@@ -90,20 +90,20 @@ impl RequestTemplate {
         &self,
         arguments: &Arguments,
         client: &HeaderMap,
-        stop: Option<&WorkBudget>,
+        work_budget: Option<&WorkBudget>,
     ) -> Result<UpstreamRequest, RequestError> {
         match self {
-            Self::Http(template) => template.build(arguments, client, stop).map(UpstreamRequest::Http),
-            Self::Command(template) => template.build(arguments, stop).map(UpstreamRequest::Command),
-            Self::Tool(template) => template.build(arguments, client, stop).map(UpstreamRequest::Tool),
+            Self::Http(template) => template.build(arguments, client, work_budget).map(UpstreamRequest::Http),
+            Self::Command(template) => template.build(arguments, work_budget).map(UpstreamRequest::Command),
+            Self::Tool(template) => template.build(arguments, client, work_budget).map(UpstreamRequest::Mcp),
         }
     }
 
     /// Side effects of the request.
-    pub fn effect(&self) -> ToolEffect {
+    pub fn effect(&self) -> SideEffects {
         match self {
-            Self::Http(template) => ToolEffect::from_method(&template.method),
-            Self::Command(_) => ToolEffect::default(),
+            Self::Http(template) => SideEffects::from_method(&template.method),
+            Self::Command(_) => SideEffects::default(),
             Self::Tool(template) => template.effect,
         }
     }
@@ -155,12 +155,12 @@ impl UpstreamRequest {
                 let words = words.iter().map(String::as_bytes);
                 [b"command".as_slice(), stdin].into_iter().chain(words).collect()
             }
-            Self::Tool(ToolRequest { method, tool, arguments, headers: _ }) => {
+            Self::Mcp(McpServerRequest { method, target, arguments, headers: _ }) => {
                 // The order of members has no meaning, so they are sorted.
                 let mut arguments = Value::Object(arguments.clone());
                 arguments.sort_all_objects();
                 sorted_arguments = arguments.to_string();
-                ["tool", method.into(), tool, &sorted_arguments].map(str::as_bytes).to_vec()
+                ["tool", method.into(), target, &sorted_arguments].map(str::as_bytes).to_vec()
             }
         };
         // The order of headers has no meaning, except among headers with the same name.
@@ -182,7 +182,7 @@ impl UpstreamRequest {
     /// Headers, if this kind of request has headers.
     pub fn headers(&self) -> Option<&HeaderMap> {
         match self {
-            Self::Http(HttpRequest { headers, .. }) | Self::Tool(ToolRequest { headers, .. }) => {
+            Self::Http(HttpRequest { headers, .. }) | Self::Mcp(McpServerRequest { headers, .. }) => {
                 Some(headers)
             }
             Self::Command(_) => None,
@@ -192,7 +192,7 @@ impl UpstreamRequest {
     /// Mutable headers, if this kind of request has headers.
     pub fn headers_mut(&mut self) -> Option<&mut HeaderMap> {
         match self {
-            Self::Http(HttpRequest { headers, .. }) | Self::Tool(ToolRequest { headers, .. }) => {
+            Self::Http(HttpRequest { headers, .. }) | Self::Mcp(McpServerRequest { headers, .. }) => {
                 Some(headers)
             }
             Self::Command(_) => None,
@@ -215,27 +215,27 @@ fn forwarded(names: &[HeaderName], client: &HeaderMap) -> HeaderMap {
 /// on first use.
 pub(super) struct RequestRenderer<'a> {
     pub(super) arguments: &'a Arguments,
-    pub(super) stop: Option<&'a WorkBudget>,
-    budget: TemplateBudget,
-    names: Option<minijinja::Value>,
+    pub(super) work_budget: Option<&'a WorkBudget>,
+    template_budget: TemplateBudget,
+    variables: Option<minijinja::Value>,
 }
 
 impl<'a> RequestRenderer<'a> {
-    pub(super) fn new(arguments: &'a Arguments, stop: Option<&'a WorkBudget>) -> Self {
-        Self { arguments, stop, budget: TemplateBudget::new(stop), names: None }
+    pub(super) fn new(arguments: &'a Arguments, work_budget: Option<&'a WorkBudget>) -> Self {
+        Self { arguments, work_budget, template_budget: TemplateBudget::new(work_budget), variables: None }
     }
 
     pub(super) fn render(&mut self, template: &Template) -> Result<String, RequestError> {
-        let names = self.names.get_or_insert_with(|| {
-            if let Some(stop) = self.stop {
+        let variables = self.variables.get_or_insert_with(|| {
+            if let Some(work_budget) = self.work_budget {
                 // Creating the variables copies the arguments.
-                let bytes: usize = self.arguments.given.values().map(bytes_of).sum();
-                stop.spend(WorkBudget::steps_of_search(bytes));
+                let bytes: usize = self.arguments.given.values().map(estimated_bytes).sum();
+                work_budget.spend(WorkBudget::steps_of_search(bytes));
             }
             request_variables(self.arguments)
         });
-        let rendered = template.render_within(names, &self.budget);
-        rendered.map_err(|error| unfilled(template, self.arguments, &error))
+        let rendered = template.render_within(variables, &self.template_budget);
+        rendered.map_err(|error| render_error(template, self.arguments, &error))
     }
 
     /// Renders a template for the part of the request that `place` names.
@@ -269,6 +269,20 @@ impl<'a> RequestRenderer<'a> {
     }
 }
 
+/// Estimates the memory that a value uses, in bytes.
+fn estimated_bytes(value: &Value) -> usize {
+    let inside = match value {
+        Value::Null | Value::Bool(_) => 0,
+        Value::Number(number) => number.as_str().len(),
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(estimated_bytes).sum(),
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| name.len() + 32 + estimated_bytes(value)).sum()
+        }
+    };
+    inside + size_of::<Value>()
+}
+
 /// Items of an array argument; the value itself if it is a scalar; nothing if it is missing or null.
 pub(super) fn items_of(value: Option<&Value>) -> &[Value] {
     match value {
@@ -279,7 +293,7 @@ pub(super) fn items_of(value: Option<&Value>) -> &[Value] {
 }
 
 /// Error for a template that failed. It names arguments only, because the model does not know the template.
-fn unfilled(template: &Template, arguments: &Arguments, error: &TemplateError) -> RequestError {
+fn render_error(template: &Template, arguments: &Arguments, error: &TemplateError) -> RequestError {
     let names = template.used.paths.iter().filter_map(|path| path.strip_prefix("args.")?.split('.').next());
     let mut names: Vec<&str> = names.collect();
     names.dedup();
@@ -336,8 +350,8 @@ mod tests {
         assert_ne!(command(&["a"], "b"), command(&["a", "b"], ""));
         let tool = |arguments: Value| {
             let (arguments, headers) = (arguments.as_object().unwrap().clone(), HeaderMap::new());
-            let (method, tool) = (McpMethod::CallTool, "t".into());
-            UpstreamRequest::Tool(ToolRequest { method, tool, arguments, headers }).to_bytes()
+            let (method, target) = (McpMethod::CallTool, "t".into());
+            UpstreamRequest::Mcp(McpServerRequest { method, target, arguments, headers }).to_bytes()
         };
         assert_eq!(
             tool(json!({ "a": { "b": 1, "c": 2 }, "d": 3 })),
@@ -348,7 +362,7 @@ mod tests {
 }
 
 #[cfg(test)]
-mod filling_tests {
+mod renderer_tests {
     use serde_json::json;
 
     use super::*;
@@ -358,12 +372,12 @@ mod filling_tests {
         let takes_more = |sources: &[&str]| {
             let arguments = json!({ "n": 700, "list": [1, 2], "text": "x".repeat(1000) });
             let arguments = Arguments::from(arguments.as_object().unwrap().clone());
-            let stop = WorkBudget::with_steps(10_000);
-            let mut filling = RequestRenderer::new(&arguments, Some(&stop));
+            let work_budget = WorkBudget::with_steps(10_000);
+            let mut renderer = RequestRenderer::new(&arguments, Some(&work_budget));
             let filled: Vec<_> =
-                sources.iter().map(|source| filling.render(&Template::compile(source).unwrap())).collect();
-            assert_eq!(filled.iter().any(Result::is_err), stop.is_used_up());
-            stop.is_used_up()
+                sources.iter().map(|source| renderer.render(&Template::compile(source).unwrap())).collect();
+            assert_eq!(filled.iter().any(Result::is_err), work_budget.is_used_up());
+            work_budget.is_used_up()
         };
         let counts = "{% for i in range(args.n) %}{{ i }}{% endfor %}";
         assert!(!takes_more(&["{{ args.text | upper }}", "{{ args.list | join(',') }}", counts]));

@@ -15,16 +15,16 @@ pub struct ToolTemplate {
     /// Arguments of the tool, an object.
     pub arguments: JsonTemplate,
     /// Side effects of a call.
-    pub effect: ToolEffect,
+    pub effect: SideEffects,
     /// Headers that are forwarded from the client to a server over HTTP.
     pub forwarded: Vec<HeaderName>,
 }
 
 /// Side effects of a request. The tool's annotations declare those of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ToolEffect {
+pub struct SideEffects {
     /// Whether the request has no side effects.
-    pub is_none: bool,
+    pub is_read_only: bool,
     /// Whether a repeated request has no additional effect.
     pub is_idempotent: bool,
 }
@@ -48,27 +48,15 @@ pub enum McpMethod {
 
 /// Request to an MCP server: a tool call, or another method with a name, a URI or parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolRequest {
+pub struct McpServerRequest {
     /// Method.
     pub method: McpMethod,
     /// Name of the tool or prompt on the server, or the URI of the resource to read.
-    pub tool: Box<str>,
+    pub target: Box<str>,
     /// Arguments of the tool or prompt. For a completion, all parameters of the request.
     pub arguments: Map<String, Value>,
     /// Headers of the request to a server over HTTP.
     pub headers: HeaderMap,
-}
-
-/// Estimates the memory that a value uses, in bytes.
-pub(super) fn bytes_of(value: &Value) -> usize {
-    let inside = match value {
-        Value::Null | Value::Bool(_) => 0,
-        Value::Number(number) => number.as_str().len(),
-        Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(bytes_of).sum(),
-        Value::Object(members) => members.iter().map(|(name, value)| name.len() + 32 + bytes_of(value)).sum(),
-    };
-    inside + size_of::<Value>()
 }
 
 impl ToolTemplate {
@@ -82,8 +70,8 @@ impl ToolTemplate {
         matches!(self.arguments, JsonTemplate::AllArguments)
     }
 
-    /// Builds the request of a call. `client` contains the headers of the client's request. `stop` aborts
-    /// rendering.
+    /// Builds the request of a call. `client` contains the headers of the client's request. `work_budget`
+    /// aborts rendering.
     ///
     /// # Errors
     ///
@@ -92,30 +80,30 @@ impl ToolTemplate {
         &self,
         arguments: &Arguments,
         client: &HeaderMap,
-        stop: Option<&WorkBudget>,
-    ) -> Result<ToolRequest, RequestError> {
-        let arguments = match self.arguments.fill(arguments, stop)? {
+        work_budget: Option<&WorkBudget>,
+    ) -> Result<McpServerRequest, RequestError> {
+        let arguments = match self.arguments.fill(arguments, work_budget)? {
             None => Map::new(),
             Some(Value::Object(arguments)) => arguments,
             Some(_) => return Err(RequestError::new("the arguments of a tool must be an object")),
         };
         let headers = forwarded(&self.forwarded, client);
-        let (method, tool) = (McpMethod::CallTool, self.tool.clone());
-        Ok(ToolRequest { method, tool, arguments, headers })
+        let (method, target) = (McpMethod::CallTool, self.tool.clone());
+        Ok(McpServerRequest { method, target, arguments, headers })
     }
 }
 
-impl ToolEffect {
-    /// Side effects that annotations declare (MCP 2025-06-18 and later, schema, `ToolAnnotations`).
+impl SideEffects {
+    /// Side effects that annotations declare (MCP 2025-03-26 and later, schema, `ToolAnnotations`).
     pub fn from_annotations(annotations: &Map<String, Value>) -> Self {
         let says = |name: &str| annotations.get(name) == Some(&Value::Bool(true));
-        let is_none = says("readOnlyHint");
-        Self { is_none, is_idempotent: is_none || says("idempotentHint") }
+        let is_read_only = says("readOnlyHint");
+        Self { is_read_only, is_idempotent: is_read_only || says("idempotentHint") }
     }
 
     /// Side effects that the definition of an HTTP method implies (RFC 9110, sections 9.2.1 and 9.2.2).
     pub(super) fn from_method(method: &Method) -> Self {
-        Self { is_none: method.is_safe(), is_idempotent: method.is_idempotent() }
+        Self { is_read_only: method.is_safe(), is_idempotent: method.is_idempotent() }
     }
 }
 
@@ -156,8 +144,8 @@ mod tests {
     #[test]
     fn read_only_tools_are_idempotent() {
         let of = |annotations: Value| {
-            let effect = ToolEffect::from_annotations(annotations.as_object().unwrap());
-            (effect.is_none, effect.is_idempotent)
+            let effect = SideEffects::from_annotations(annotations.as_object().unwrap());
+            (effect.is_read_only, effect.is_idempotent)
         };
         assert_eq!(of(json!({ "readOnlyHint": true })), (true, true));
         assert_eq!(of(json!({ "readOnlyHint": false, "idempotentHint": true })), (false, true));

@@ -42,7 +42,7 @@ use super::http::HttpSettings;
 use super::program::Program;
 use super::{Failure, ProgressSender, UpstreamCall, UpstreamError, UpstreamResult};
 use crate::model::UpstreamResponse;
-use crate::route::{McpMethod, ToolRequest, UpstreamName, UpstreamRequest};
+use crate::route::{McpMethod, McpServerRequest, UpstreamName, UpstreamRequest};
 use crate::telemetry::CallContext;
 use crate::translate::extract::MCP_MEDIA_TYPE;
 
@@ -310,20 +310,20 @@ impl McpUpstream {
 impl McpUpstream {
     pub(super) async fn call(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
         let UpstreamCall { request, response_limit_bytes, .. } = upstream_call;
-        let UpstreamRequest::Tool(request) = request else { return Err(Failure::wrong_kind()) };
-        let ToolRequest { method, tool, arguments, headers } = request;
+        let UpstreamRequest::Mcp(request) = request else { return Err(Failure::wrong_kind()) };
+        let McpServerRequest { method, target, arguments, headers } = request;
         let params = match method {
             McpMethod::CallTool | McpMethod::GetPrompt => Map::from_iter([
-                ("name".to_owned(), (**tool).into()),
+                ("name".to_owned(), (**target).into()),
                 ("arguments".to_owned(), arguments.clone().into()),
             ]),
-            McpMethod::ReadResource => Map::from_iter([("uri".to_owned(), (**tool).into())]),
+            McpMethod::ReadResource => Map::from_iter([("uri".to_owned(), (**target).into())]),
             McpMethod::Complete => arguments.clone(),
         };
         let outgoing = McpRequest {
             method: method.into(),
             params,
-            name: (*method != McpMethod::Complete).then_some(tool),
+            name: (*method != McpMethod::Complete).then_some(target),
             headers: Cow::Borrowed(headers),
             limit_bytes: *response_limit_bytes,
             upstream_call: Some(upstream_call),
@@ -332,7 +332,7 @@ impl McpUpstream {
             Link::Http(link) if *method == McpMethod::CallTool => Some(link),
             Link::Http(_) | Link::Child(_) => None,
         };
-        let sent = param_link.and_then(|link| link.param_headers.schema_of(tool));
+        let sent = param_link.and_then(|link| link.param_headers.schema_of(target));
         let sent_at = Instant::now();
         let mut response = self.request(&outgoing).await?;
         let error = (*method == McpMethod::CallTool).then(|| error_of(&response)).flatten();
@@ -343,7 +343,7 @@ impl McpUpstream {
         // enlarge the future of every call.
         if let Some(link) = param_link
             && error.is_some_and(|error| error.code == JsonRpcError::HEADER_MISMATCH)
-            && Box::pin(self.has_other_param_headers(link, tool, sent.as_ref(), sent_at)).await
+            && Box::pin(self.has_other_param_headers(link, target, sent.as_ref(), sent_at)).await
         {
             response = Box::pin(self.request(&outgoing)).await?;
         }

@@ -114,7 +114,7 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
             wrap: WrapNonObjects::Always,
             redaction: Default::default(),
             limits: TranslationLimits::default(),
-            has_effect: !effect.is_none,
+            has_effect: !effect.is_read_only,
         },
         timeout: Duration::from_secs(15),
         idempotent: effect.is_idempotent,
