@@ -100,7 +100,7 @@ impl Passthrough {
         request: Request<RequestBody>,
         client: &ClientIdentity,
     ) -> Result<Response<PassthroughBody>, UpstreamError> {
-        let (progress, is_late) = (watch::Sender::new(()), Arc::new(AtomicBool::new(false)));
+        let (progress, is_late) = (watch::Sender::new(false), Arc::new(AtomicBool::new(false)));
         let timeout = self.settings.body_timeout;
         let request = request.map(|body| watched(body, progress.clone(), timeout, is_late.clone()));
         let response = self.try_stream(request, client, progress.subscribe()).await.map_err(|failure| {
@@ -117,7 +117,7 @@ impl Passthrough {
         &self,
         request: Request<RequestBody>,
         client: &ClientIdentity,
-        mut progress: watch::Receiver<()>,
+        mut progress: watch::Receiver<bool>,
     ) -> Result<Response<PassthroughBody>, Failure> {
         if let Some(rate) = &self.policies.rate {
             rate.admit(client, OverLimit::Rejected).await?;
@@ -127,7 +127,17 @@ impl Passthrough {
         let slots =
             [self.slots.acquire(Some(client)).await?, self.policies.concurrency.acquire(Some(client)).await?];
         let after = self.settings.timeout;
-        let stalled = async { while timeout(after, progress.changed()).await.is_ok() {} };
+        let stalled = async {
+            // While glossator waits for the client, only `body_timeout` applies.
+            loop {
+                let waits_for_client = *progress.borrow_and_update();
+                if waits_for_client {
+                    let _ = progress.changed().await;
+                } else if timeout(after, progress.changed()).await.is_err() {
+                    return;
+                }
+            }
+        };
         let response = tokio::select! {
             response = self.upstream.stream(request, Instant::now() + after) => response?,
             () = stalled => return Err(Failure::Deadline(after)),
@@ -136,12 +146,12 @@ impl Passthrough {
     }
 }
 
-/// Request body that reports each of its frames to `progress`. It fails, and sets `is_late`, if the client is
-/// too slow. Only the time spent waiting for the client counts: while the upstream does not read, no data is
-/// requested from the client.
+/// Request body that reports to `progress` each of its frames (`false`), and the start of each wait for the
+/// client (`true`). It fails, and sets `is_late`, if the client is too slow. Only the time spent waiting for
+/// the client counts: while the upstream does not read, no data is requested from the client.
 fn watched(
     body: RequestBody,
-    progress: watch::Sender<()>,
+    progress: watch::Sender<bool>,
     timeout: Duration,
     is_late: Arc<AtomicBool>,
 ) -> RequestBody {
@@ -152,7 +162,10 @@ fn watched(
         let Poll::Ready(frame) = polled else {
             let allowed = timeout + Duration::from_secs(received_bytes / UPLOAD_RATE);
             let left = allowed.saturating_sub(waited);
-            let (_, late) = waiting.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(left))));
+            let (_, late) = waiting.get_or_insert_with(|| {
+                progress.send_replace(true);
+                (Instant::now(), Box::pin(sleep(left)))
+            });
             ready!(late.as_mut().poll(context));
             is_late.store(true, Ordering::Relaxed);
             return Poll::Ready(Some(Err("the client sends its request body too slowly".into())));
@@ -162,7 +175,7 @@ fn watched(
         }
         let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
         received_bytes += data.map_or(0, Bytes::len) as u64;
-        progress.send_replace(());
+        progress.send_replace(false);
         Poll::Ready(frame)
     }))
 }
@@ -223,7 +236,7 @@ mod tests {
         let started = Instant::now();
         let body = Client { bytes, every, next: Box::pin(sleep(every)) };
         let body = UnsyncBoxBody::new(body);
-        let mut watched = watched(body, watch::Sender::new(()), 5 * SECOND, Arc::default());
+        let mut watched = watched(body, watch::Sender::new(false), 5 * SECOND, Arc::default());
         let mut frames = 0;
         while started.elapsed() < 60 * SECOND {
             match poll_fn(|context| Pin::new(&mut watched).poll_frame(context)).await {

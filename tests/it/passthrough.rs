@@ -324,6 +324,20 @@ async fn an_upload_that_comes_too_slowly_is_broken_off() {
     upstream.until("the upstream is left", |state| state.closed_connections == 1).await;
 }
 
+#[tokio::test]
+async fn the_time_in_which_a_client_pauses_its_upload_does_not_count_as_the_upstreams() {
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.passthrough = true;
+    setup.patience.timeout = Duration::from_millis(300);
+    let proxy = setup.start().await;
+    let mut client = proxy.connect().await;
+    client.write(UPLOAD).await;
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    client.write("0\r\n\r\n").await;
+    assert_eq!(soon("a response", client.read(false)).await.status, 200);
+}
+
 /// Eight of them used to hold all slots, for as long as they liked.
 #[tokio::test]
 async fn slow_uploads_leave_slots_to_calls_and_to_other_requests() {
