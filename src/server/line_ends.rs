@@ -3,8 +3,9 @@
 //! A recipient may accept a bare line feed as the end of a line (RFC 9112, section 2.2), and the HTTP library
 //! does. If a proxy in front of glossator does not, it reads one header where glossator would read two, and
 //! the second can be another request (request smuggling). So all bytes are parsed as they are read: headers,
-//! bodies and chunks. A bare line feed is replaced by a zero byte, for which the library responds with 400
-//! and closes the connection.
+//! bodies and chunks. A bare line feed in headers or trailers is replaced by a zero byte, for which the
+//! library responds with 400 and closes the connection. In a chunk size line, the library rejects the line
+//! feed itself, but not a zero byte in a chunk extension.
 
 use std::io;
 use std::pin::Pin;
@@ -71,7 +72,7 @@ impl LineChecker {
         self.position == ParserState::Headers && (self.head.has_begun || !self.partial.is_empty())
     }
 
-    /// Checks the next bytes. Replaces a bare line feed with a zero byte.
+    /// Checks the next bytes. Replaces a bare line feed with a zero byte, except in a chunk size line.
     fn check(&mut self, mut rest: &mut [u8]) {
         while !rest.is_empty() {
             match self.position {
@@ -95,7 +96,9 @@ impl LineChecker {
                     };
                     let before = if end == 0 { self.partial.last() } else { rest.get(end - 1) };
                     if before != Some(&b'\r') {
-                        rest[end] = 0;
+                        if self.position != ParserState::ChunkSize {
+                            rest[end] = 0;
+                        }
                         self.position = ParserState::Unknown;
                         return;
                     }
@@ -218,7 +221,8 @@ mod tests {
         let first = "POST / HTTP/1.1\r\ncontent-LENGTH: 3\r\n\r\na\nb";
         check(&format!("{first}GET / HTTP/1.1\n"), &format!("{first}GET / HTTP/1.1\0"));
         let chunks = "POST / HTTP/1.1\r\nTransfer-Encoding:chunked\r\n\r\n3;a\r\na\nb\r\n";
-        check(&format!("{chunks}3\nabc\r\n"), &format!("{chunks}3\0abc\r\n"));
+        let sizes = ["3\nabc\r\n", "3;a\nbcd\r\nxyz\r\n"].map(|rest| format!("{chunks}{rest}"));
+        sizes.iter().for_each(|unchanged| check(unchanged, unchanged));
         let last = format!("{chunks}0\r\n");
         check(&format!("{last}A: b\n\r\n"), &format!("{last}A: b\0\r\n"));
         check(&format!("{last}A: b\r\n\r\n\r\nGET /\n"), &format!("{last}A: b\r\n\r\n\r\nGET /\0"));

@@ -97,6 +97,7 @@ async fn chunks_that_are_none_end_the_connection() {
         ("a size beyond all", "FFFFFFFFFFFFFFFFF\r\nhello\r\n"),
         ("a size with a sign", "-1\r\nhello\r\n"),
         ("a chunk that goes on", "2\r\nhello\r\n"),
+        ("an extension with a line feed alone", "3;a\nbcd\r\nxyz\r\n"),
         ("an extension without end", extension.as_str()),
     ];
     for (what, chunk) in cases {
