@@ -132,7 +132,7 @@ impl CommandTemplate {
                 }
                 if text.starts_with('-')
                     && !words.is_past_options
-                    && !self.has_own_dash(template, &text, renderer)?
+                    && !self.has_own_option(template, &text, renderer)?
                 {
                     return Err(RequestError::new(
                         "no argument may begin with `-` here, because the program would parse it as an \
@@ -144,45 +144,60 @@ impl CommandTemplate {
         }
     }
 
-    /// Whether the leading `-` of a rendered text comes from the template and not from an argument.
+    /// Whether the leading option of a rendered text comes from the template and not from an argument.
     ///
-    /// The `-` comes from the template if the template begins with `-`, or if rendering with every `-` of the
-    /// arguments masked gives the same text, again with a leading `-`.
-    fn has_own_dash(
+    /// It does if the template begins with `-`. Otherwise the text must be the same, again with a leading `-`,
+    /// with every `-` of the arguments masked, and the option must be in the template literally, or still begin
+    /// with the same character if all characters are masked: an empty argument can move a `-` of the template
+    /// to the front (`{{ args.a }}-{{ args.b }}`).
+    fn has_own_option(
         &self,
         template: &Template,
         text: &str,
         renderer: &RequestRenderer<'_>,
     ) -> Result<bool, RequestError> {
-        if template.source().starts_with('-') {
+        let source = template.source();
+        if source.starts_with('-') {
             return Ok(true);
         }
-        let masked = self.masked(renderer.arguments);
-        let other = RequestRenderer::new(&masked, renderer.work_budget).render(template)?;
-        let same = other.replace(MASK, "-") == text;
-        Ok(same && other.starts_with('-'))
+        let render = |mask| {
+            let masked = self.masked(renderer.arguments, mask);
+            RequestRenderer::new(&masked, renderer.work_budget).render(template)
+        };
+        let other = render(|c| c == '-')?;
+        if !other.starts_with('-') || other.replace(MASK, "-") != text {
+            return Ok(false);
+        }
+        let option = text.split('=').next().unwrap_or_default();
+        let Some(beginning) = text.get(..text.find(|c| c != '-').map_or(text.len(), |at| at + 1)) else {
+            return Ok(false);
+        };
+        Ok(option.starts_with(beginning) && source.contains(option)
+            || render(|_| true).is_ok_and(|masked| masked.starts_with(beginning)))
     }
 
-    /// Returns the arguments and input responses with each `-` masked, except arguments that may begin with
+    /// Returns the arguments and input responses with characters masked, except arguments that may begin with
     /// `-`.
-    fn masked(&self, arguments: &Arguments) -> Arguments {
-        let mask = |(name, value): (&String, &Value)| match self.leading_dash_arguments.contains(name) {
-            true => (name.clone(), value.clone()),
-            false => (name.clone(), masked(value)),
-        };
-        let values: Map<String, Value> = arguments.given.iter().map(mask).collect();
-        let responses = arguments.input_responses.iter().map(|(name, value)| (name.clone(), masked(value)));
+    fn masked(&self, arguments: &Arguments, mask: fn(char) -> bool) -> Arguments {
+        let mask_argument =
+            |(name, value): (&String, &Value)| match self.leading_dash_arguments.contains(name) {
+                true => (name.clone(), value.clone()),
+                false => (name.clone(), masked(value, mask)),
+            };
+        let values: Map<String, Value> = arguments.given.iter().map(mask_argument).collect();
+        let responses =
+            arguments.input_responses.iter().map(|(name, value)| (name.clone(), masked(value, mask)));
         Arguments { given: values, input_responses: responses.collect() }
     }
 }
 
-/// Character that masks a `-` in arguments: a private use character of Unicode, which does not occur in
+/// Character that masks characters of arguments: a private use character of Unicode, which does not occur in
 /// practice.
 const MASK: char = '\u{F8FE}';
 
-fn masked(value: &Value) -> Value {
+fn masked(value: &Value, mask: fn(char) -> bool) -> Value {
     match value {
-        Value::String(text) => Value::String(text.replace('-', &MASK.to_string())),
+        Value::String(text) => Value::String(text.replace(mask, &MASK.to_string())),
         // The sign of a number can't be masked. The absolute value is rendered to a different text, which is
         // rejected.
         Value::Number(number) => {
@@ -190,10 +205,10 @@ fn masked(value: &Value) -> Value {
             let positive = text.strip_prefix('-').and_then(|text| serde_json::from_str(text).ok());
             positive.unwrap_or_else(|| value.clone())
         }
-        Value::Array(items) => items.iter().map(masked).collect(),
+        Value::Array(items) => items.iter().map(|item| masked(item, mask)).collect(),
         Value::Object(members) => members
             .iter()
-            .map(|(name, value)| (name.replace('-', &MASK.to_string()), masked(value)))
+            .map(|(name, value)| (name.replace(mask, &MASK.to_string()), masked(value, mask)))
             .collect(),
         Value::Null | Value::Bool(_) => value.clone(),
     }
@@ -311,6 +326,17 @@ mod tests {
         let chosen = "{% if '-' in args.path %}{{ args.path }}{% else %}-n{% endif %}";
         check(vec![text(chosen, &[])], json!({"path": "-evil"}), Err("may begin with `-`"));
         check(vec![text(chosen, &[])], json!({"path": "good"}), Ok(&["-n"]));
+        // An empty or changed argument does not move a `-` of the template to the front.
+        let date = || vec![text("{{ args.year }}-{{ args.month }}", &[])];
+        check(date(), json!({"year": "", "month": "rf"}), Err("may begin with `-`"));
+        check(date(), json!({"year": "2024", "month": "05"}), Ok(&["2024-05"]));
+        check(date(), json!({"year": "", "month": "=rf"}), Err("may begin with `-`"));
+        let joined = vec![text("{{ args.parts | join('-') }}", &[])];
+        check(joined, json!({"parts": ["", "rf"]}), Err("may begin with `-`"));
+        let replaced = vec![text("{{ args.x | replace('_', '-') }}", &[])];
+        check(replaced, json!({"x": "_rf"}), Err("may begin with `-`"));
+        let depth = vec![text("{% if args.depth %}-d{{ args.depth }}{% endif %}", &[])];
+        check(depth, json!({"depth": "5"}), Ok(&["-d5"]));
         // Elsewhere than at the beginning it is ordinary text.
         check(vec![argument("--path=", "path", "")], json!({"path": "-rf"}), Ok(&["--path=-rf"]));
         check(vec![text("a{{ args.path }}", &[])], json!({"path": "-rf"}), Ok(&["a-rf"]));
