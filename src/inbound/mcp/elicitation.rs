@@ -250,7 +250,7 @@ impl Elicitor for ElicitationRound<'_> {
 /// `elicitation` was added in 2025-06-18; its modes, multiple choices and titles in 2025-11-25, where a
 /// capability without modes means forms (Elicitation, "Capabilities").
 pub(super) fn capabilities(revision: Revision, declared: &Map<String, Value>) -> Vec<ClientCapability> {
-    use ClientCapability::{Form, FormWithLists, Roots, Sample, Url};
+    use ClientCapability::{Form, FormWithMultiSelect, Roots, Sampling, Url};
     let declared = |name: &str| declared.get(name).and_then(Value::as_object);
     let elicitation: &[_] = match (revision, declared("elicitation")) {
         (_, None) | (Revision::R2024_11_05 | Revision::R2025_03_26, _) => &[],
@@ -417,7 +417,7 @@ mod tests {
         let able = |revision, declared: Value| capabilities(revision, declared.as_object().unwrap());
         let all =
             json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": true}});
-        use ClientCapability::{Form, FormWithLists, Roots, Sample, Url};
+        use ClientCapability::{Form, FormWithMultiSelect, Roots, Sampling, Url};
         let newest = able(Revision::R2026_07_28, all.clone());
         assert_eq!(newest, [Form, FormWithMultiSelect, Url, Sampling, Roots]);
         assert_eq!(able(Revision::R2025_11_25, json!({"elicitation": {}})), [Form, FormWithMultiSelect]);
