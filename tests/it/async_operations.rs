@@ -156,7 +156,10 @@ async fn an_operation_over_the_timeout_is_cancelled() {
     let response = call(&start(&upstream, &keys).await, r#"{"year": "2026"}"#).await;
     assert_eq!(response.status, 504, "{}", response.text());
     let text = response.tool_text();
-    assert!(text.contains("started the operation") && text.contains("It was cancelled"), "{text}");
+    assert!(
+        text.contains("started the operation") && text.contains("Its cancellation was requested"),
+        "{text}"
+    );
     let ended = |request: &ReceivedRequest| request.line().starts_with("DELETE /api/jobs/7 ");
     upstream.until("the job is ended", |state| state.requests.iter().any(ended)).await;
 }

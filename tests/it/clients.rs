@@ -268,7 +268,7 @@ async fn a_hidden_route_does_not_open_paths_of_glossator_to_passthrough() {
     let upstream = upstream().await;
     let page =
         "  get_page: { description: x, request: 'GET old/{name}', scopes: [write], rest: 'GET /{name}' }";
-    let text = file(&upstream, "passthrough: { upstream: old }");
+    let text = file(&upstream, "passthrough: { upstream: old, scopes: [] }");
     let text = text.replace("  get_secret:", &format!("{page}\n  get_secret:"));
     let served = Loaded::start(&load(&text)).await;
     for path in ["/tools", "/openapi.json", "/health", "/status"] {

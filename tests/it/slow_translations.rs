@@ -104,7 +104,11 @@ async fn a_check_over_its_budget_is_an_error_and_a_long_one_runs_in_the_pool() {
     let file = file.replace("DEFINITIONS", &definitions.join("\n"));
     let loaded = config::load(&Sources::from_text("routes.yaml", &file)).unwrap();
     assert_eq!(
-        loaded.warnings.iter().filter(|warning| warning.to_string().contains("`input` may need")).count(),
+        loaded
+            .warnings
+            .iter()
+            .filter(|warning| warning.to_string().contains("values against `input` may exceed"))
+            .count(),
         1
     );
     let proxy = Loaded::start(&loaded).await;

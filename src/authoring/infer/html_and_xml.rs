@@ -46,8 +46,9 @@ pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Ca
         let is_one = pages.iter().all(|tables| tables.len() == 1);
         let more = match (is_one, selector) {
             (true, _) => String::new(),
-            (false, "table") => "; of several, the first `table` is used; `table:nth-of-type(2)` may be another"
-                .to_owned(),
+            (false, "table") => {
+                "; of several, the first `table` is used; `table:nth-of-type(2)` may be another".to_owned()
+            }
             (false, _) => format!("; of several, the first `{selector}` is used"),
         };
         let table = if selector == "table" { json!(true) } else { json!(selector) };

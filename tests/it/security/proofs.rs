@@ -37,7 +37,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         &[
             "tests/it/attacks.rs::idle_connections_are_evicted_for_new_ones",
             "tests/it/attacks.rs::connections_with_a_request_are_not_evicted",
-            "src/server/connection_limiter.rs::the_longest_idle_connection_is_evicted",
+            "src/server/connection_limiter.rs::the_longest_idle_connection_is_closed",
         ],
     ),
     (
@@ -109,7 +109,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/slow_clients.rs::bytes_in_socket_buffers_are_counted_too",
             "tests/it/slow_clients.rs::a_client_that_does_not_read_long_responses_is_evicted",
             "tests/it/slow_clients.rs::over_http_2_they_are_evicted_too",
-            "src/server/connection_limiter.rs::the_slowest_reader_of_long_responses_is_evicted",
+            "src/server/connection_limiter.rs::the_slowest_reader_of_long_responses_is_disconnected",
             "src/server/connection_activity.rs::a_long_answer_counts_until_it_is_written",
         ],
     ),
