@@ -42,7 +42,7 @@ impl InputSchema {
         let mut nullable = document.clone();
         // Arguments are always an object, even if the root is declared nullable.
         nullable.remove("nullable");
-        let has_nulls = nullable.values_mut().fold(false, |changed, part| admit_nulls(part) | changed);
+        let has_nulls = admit_nulls_below(&mut nullable);
         let schema = Schema::compile(if has_nulls { &nullable } else { document })?;
         let document =
             if has_nulls { Arc::new(document.clone()) } else { SchemaDocument::clone(schema.document()) };
@@ -167,7 +167,7 @@ pub fn quoted_names<'n>(names: impl Iterator<Item = &'n str>) -> String {
 fn admit_nulls(schema: &mut Value) -> bool {
     match schema {
         Value::Object(members) => {
-            let changed = members.values_mut().fold(false, |changed, part| admit_nulls(part) | changed);
+            let changed = admit_nulls_below(members);
             let is_nullable = members.get("nullable") == Some(&Value::Bool(true));
             if is_nullable {
                 admit_null(members);
@@ -177,6 +177,19 @@ fn admit_nulls(schema: &mut Value) -> bool {
         Value::Array(items) => items.iter_mut().fold(false, |changed, item| admit_nulls(item) | changed),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
+}
+
+/// Adds `null` in the subschemas of a schema. Values, and maps by the names of properties, are no schemas.
+fn admit_nulls_below(schema: &mut Map<String, Value>) -> bool {
+    let admit = |(keyword, part): (&String, &mut Value)| match (keyword.as_str(), part) {
+        ("enum" | "const" | "default" | "examples", _) => false,
+        (
+            "properties" | "patternProperties" | "dependentSchemas" | "$defs" | "definitions",
+            Value::Object(named),
+        ) => named.values_mut().fold(false, |changed, part| admit_nulls(part) | changed),
+        (_, part) => admit_nulls(part),
+    };
+    schema.iter_mut().map(admit).fold(false, |changed, part| changed | part)
 }
 
 /// Types and values that a schema admits, as far as the schema itself declares them.
@@ -303,6 +316,8 @@ mod tests {
                 "mode": {"type": "string", "anyOf": [{"const": "a"}, {"const": "b"}], "nullable": true},
                 "inner": {"type": "object", "properties": {"level": {"enum": ["low"], "nullable": true}}},
                 "target": {"type": "string"},
+                "column": {"enum": [{"type": "text", "nullable": true}]},
+                "nullable": true,
             },
             "required": ["target"],
         });
@@ -312,6 +327,8 @@ mod tests {
             json!({"target": "a", "kinds": null, "depth": null, "mode": null, "inner": {"level": null}});
         assert_eq!(Value::Object(check(null.clone()).unwrap().given), null);
         check(json!({"target": "a", "kinds": ["b"], "depth": 1})).unwrap();
+        // Neither a value nor a property of that name makes a schema nullable.
+        check(json!({"target": "a", "column": {"type": "text", "nullable": true}, "nullable": 5})).unwrap();
         assert_eq!(
             check(json!({"target": null})).unwrap_err(),
             "argument `target` must be a string; found `null`"
