@@ -90,10 +90,13 @@ impl Prompt {
     /// A sentence that names each argument that is missing, unknown or not a string.
     pub fn check(&self, given: Map<String, Value>) -> Result<Arguments, String> {
         let missing = |argument: &&PromptArgument| argument.required && !given.contains_key(&argument.name);
-        let missing = self.arguments.iter().filter(missing);
+        let missing = self.arguments.iter().filter(missing).take(Self::ERRORS_LIMIT);
         let mut wrong: Vec<String> =
             missing.map(|argument| format!("argument `{}` is required", argument.name)).collect();
         for (name, value) in &given {
+            if wrong.len() >= Self::ERRORS_LIMIT {
+                break;
+            }
             let what = match (self.argument(name), value) {
                 (Some(_), Value::String(_)) => continue,
                 (Some(_), value) => format!("must be a string, found {}", kind_of(value)),
@@ -103,9 +106,6 @@ impl Prompt {
                 }
             };
             wrong.push(format!("argument `{}` {what}", name.chars().take(100).collect::<String>()));
-            if wrong.len() >= Self::ERRORS_LIMIT {
-                break;
-            }
         }
         if wrong.is_empty() { Ok(given.into()) } else { Err(wrong.join(". ")) }
     }
@@ -285,6 +285,9 @@ mod tests {
             input_requests: InputRequests::default(),
             parts: Vec::new(),
         };
-        assert_eq!(prompt.check(many).unwrap_err().matches("takes none").count(), 5);
+        assert_eq!(prompt.check(many.clone()).unwrap_err().matches("takes none").count(), 5);
+        let arguments = (0..8).map(|number| argument(&format!("b{number}"), true)).collect();
+        let errors = Prompt { arguments, ..prompt }.check(many).unwrap_err();
+        assert_eq!(errors.split(". ").count(), 5, "{errors}");
     }
 }
