@@ -93,7 +93,7 @@ fn is_parent(text: &str) -> bool {
 fn is_state(text: &str) -> bool {
     !text.trim().is_empty()
         && text.len() <= STATE_LIMIT_BYTES
-        && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
+        && text.bytes().all(|byte| matches!(byte, b' ' | b'\t') || byte.is_ascii_graphic())
         && text.split(',').all(|member| member.trim().is_empty() || member.contains('='))
 }
 
@@ -141,6 +141,8 @@ mod tests {
                 "{wrong}"
             );
         }
+        let with_tab = TraceContext::parse(PARENT, Some("a=1,\tb=2")).unwrap();
+        assert_eq!(with_tab.state(), Some("a=1,\tb=2"));
         headers.append("traceparent", PARENT.parse().unwrap());
         assert_eq!(TraceContext::from_headers(&headers), None, "two parents are none");
     }
