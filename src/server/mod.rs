@@ -176,7 +176,7 @@ impl StopSignal {
             };
             let overdue = async {
                 // The timeout is in the configuration, which is read first. A file in it may block.
-                let set = timeout(LOAD_TIMEOUT, exit_timeout_set).await.unwrap_or(Ok(Duration::ZERO));
+                let Ok(set) = timeout(LOAD_TIMEOUT, exit_timeout_set).await else { return LOAD_TIMEOUT };
                 let Ok(after) = set else { return std::future::pending().await };
                 sleep(after).await;
                 after
