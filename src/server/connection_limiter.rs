@@ -161,8 +161,8 @@ impl ConnectionLimiter {
         }
     }
 
-    /// Closes as many connections as needed, and returns their number. A single long response is never cut
-    /// off, whatever its length.
+    /// Closes as many connections as needed, and returns their number. A long response is never cut off while
+    /// its request is the only open one on connections with long responses.
     fn close_slow_readers(&self, stalled_for: Duration) -> usize {
         let connections = self.connections.lock();
         let (mut requests, mut stalled) = (0, Vec::new());
