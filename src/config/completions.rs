@@ -98,6 +98,6 @@ pub(super) fn read(
         format!("declare it as an argument: `{name}:`")
     });
     let values = settings?.values.map(Arc::new);
-    let completion = Completion::Route(RouteCompletion { call, values, is_filtered: used.names(own) });
+    let completion = Completion::Route(RouteCompletion { call, values, is_filtered: used.may_use(own) });
     (report.errors() == before).then_some((completion, Some(unchecked)))
 }

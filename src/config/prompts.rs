@@ -151,7 +151,7 @@ pub(super) fn read(
     }
     // If there are errors, a part that could not be parsed may use the argument.
     let is_whole = report.errors() == before;
-    for unused in written.iter().filter(|entry| is_whole && !used.names(&entry.key.text)) {
+    for unused in written.iter().filter(|entry| is_whole && !used.may_use(&entry.key.text)) {
         let name = &unused.key.text;
         let message = format!("argument `{name}` is unused: no message contains it");
         let help = format!("insert it into a message: `{{{{ args.{name} }}}}`");

@@ -136,7 +136,7 @@ fn configured_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) ->
             report.error(at, message, suggest::help(name, "known properties", names()));
         }
     }
-    for property in properties.iter().filter(|property| !used.names(&property.key.text)) {
+    for property in properties.iter().filter(|property| !used.may_use(&property.key.text)) {
         let name = &property.key.text;
         let message = format!("argument `{name}` is unused: the route does not contain it");
         let help = format!(

@@ -16,7 +16,7 @@ use super::connection_limiter::take_log_turn;
 use crate::config::{MetricsExport, TelemetrySettings};
 use crate::route::{HttpRequest, PathBase};
 use crate::telemetry::{
-    ErrorChain, LabelCounter, Meters, Resource, SpanQueue, Untrusted, encode_spans, read_response,
+    ErrorChain, LabelCounter, Meters, Resource, SpanQueue, Untrusted, decode_partial_success, encode_spans,
 };
 use crate::upstream::http::HttpUpstream;
 use crate::upstream::{Deadline, UpstreamCall, UpstreamError};
@@ -216,6 +216,6 @@ impl Collector {
         if !response.status.is_success() {
             return Err(ExportError::Rejected(response.status));
         }
-        Ok(read_response(&response.body))
+        Ok(decode_partial_success(&response.body))
     }
 }

@@ -330,7 +330,7 @@ mod tests {
         assert!(has_private_key(key) && has_private_key(&key.replace('\n', "\\n")));
         assert!(!has_private_key("redact: -----BEGIN PRIVATE KEY-----[^-]*-----END"));
         check_shown(
-            "name a file that begins `-----BEGIN PRIVATE KEY-----`; keys with a password can't be read",
+            "name a PEM file, which begins with `-----BEGIN PRIVATE KEY-----`; encrypted keys can't be read",
         );
         let token = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
         check(&format!(r#"redact: ["-----BEGIN PRIVATE KEY-----[^-]*", "{token}"]"#), &[token]);

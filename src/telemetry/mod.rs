@@ -32,6 +32,6 @@ pub use metrics::{
     BUCKET_BOUNDS, CallEnd, HistogramSnapshot, LabelCounter, Labels, Meters, MetricFamily, MetricKind,
     MetricValue, MetricsSnapshot, ResponseMismatch, RouteMeters, TextFormat, UpstreamMeters, method_label,
 };
-pub use otlp_encoding::{Resource, encode_spans, read_response, service_resource};
+pub use otlp_encoding::{Resource, decode_partial_success, encode_spans, service_resource};
 pub use request_id::RequestId;
 pub use traces::{QUEUE_LIMIT, SamplerName, Sampling, Span, SpanKind, SpanQueue, Tracer};

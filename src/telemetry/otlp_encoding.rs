@@ -40,9 +40,9 @@ impl MetricsSnapshot {
     /// Encodes these metrics as an export request: counted since `began`, with their values at `now`.
     pub fn encode(&self, service: &Resource, began: SystemTime, now: SystemTime) -> Vec<u8> {
         let times = (nanos(began), nanos(now));
-        let named = |family| otlp_metrics_of(family).into_iter().map(move |named| (family, named));
-        let metrics = self.0.iter().flat_map(named);
-        let metrics = metrics.filter_map(|(family, named)| metric_of(family, &named, times)).collect();
+        let pairs = |family| otlp_metrics_of(family).into_iter().map(move |metric| (family, metric));
+        let metrics = self.0.iter().flat_map(pairs);
+        let metrics = metrics.filter_map(|(family, metric)| metric_of(family, &metric, times)).collect();
         let scope = Some((scope(), None).into());
         let scope_metrics = vec![ScopeMetrics { scope, metrics, ..ScopeMetrics::default() }];
         let resource = Some(service.into());
@@ -53,9 +53,9 @@ impl MetricsSnapshot {
 }
 
 /// Parses the response to an export request that was accepted. Returns the number of spans or data points
-/// that were rejected nevertheless, and the reason. A response that can't be parsed counts as one without
-/// rejections.
-pub fn read_response(body: &[u8]) -> (u64, String) {
+/// that were rejected nevertheless (OTLP "partial success"), and the reason. A response that can't be parsed
+/// counts as one without rejections.
+pub fn decode_partial_success(body: &[u8]) -> (u64, String) {
     // The responses for traces and metrics have the same members with the same field numbers.
     const _: fn(ExportMetricsServiceResponse) = |response| drop(response.partial_success);
     let response = ExportTraceServiceResponse::decode(body).unwrap_or_default();
@@ -63,13 +63,13 @@ pub fn read_response(body: &[u8]) -> (u64, String) {
     (u64::try_from(partial.rejected_spans).unwrap_or_default(), partial.error_message)
 }
 
-fn metric_of(family: &MetricFamily, named: &OtlpMetric, (began, now): (u64, u64)) -> Option<Metric> {
+fn metric_of(family: &MetricFamily, otlp: &OtlpMetric, (began, now): (u64, u64)) -> Option<Metric> {
     let (mut numbers, mut histograms) = (Vec::new(), Vec::new());
     for (labels, value) in &family.points {
-        let attributes = labels.iter().map(|(label, value)| (named.label)(label, value));
+        let attributes = labels.iter().map(|(label, value)| (otlp.label)(label, value));
         // A label can exclude its point from this metric.
         let Some(attributes) = attributes.collect::<Option<Vec<_>>>() else { continue };
-        let more = named.more.iter().map(|(key, value)| text(*key, value));
+        let more = otlp.more.iter().map(|(key, value)| text(*key, value));
         let attributes = attributes.into_iter().flatten().chain(more).map(|pair| (&pair).into()).collect();
         let number = match value {
             MetricValue::Integer(number) => i64::try_from(*number).unwrap_or(i64::MAX).into(),
@@ -112,9 +112,9 @@ fn metric_of(family: &MetricFamily, named: &OtlpMetric, (began, now): (u64, u64)
         }
     };
     Some(Metric {
-        name: named.name.to_string(),
+        name: otlp.name.to_string(),
         description: family.help.to_owned(),
-        unit: named.unit.to_owned(),
+        unit: otlp.unit.to_owned(),
         data: Some(data),
         ..Metric::default()
     })
@@ -166,7 +166,7 @@ type Attribute = Option<Option<KeyValue>>;
 fn otlp_metrics_of(family: &MetricFamily) -> Vec<OtlpMetric> {
     let (name, unit, label): (_, _, fn(&'static str, &str) -> Attribute) = match family.name {
         "glossator_call_duration_seconds" => {
-            // The transport of a call over CGI is unknown, so such calls are omitted from this metric.
+            // Omits calls over REST, which are no MCP operations, and over CGI, whose transport is unknown.
             let operations = OtlpMetric {
                 name: "mcp.server.operation.duration".into(),
                 unit: "s",
@@ -250,8 +250,8 @@ mod tests {
             ("glossator_upstream_request_duration_seconds", ("glossator.upstream_request_duration", "s")),
             ("glossator_cache_limit_bytes", ("glossator.cache_limit", "By")),
         ] {
-            let named = own_metric(snapshot.counter(name, ""));
-            assert_eq!((&*named.name, named.unit), expected);
+            let metric = own_metric(snapshot.counter(name, ""));
+            assert_eq!((&*metric.name, metric.unit), expected);
         }
     }
 

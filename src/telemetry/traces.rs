@@ -122,7 +122,7 @@ impl Tracer {
 }
 
 impl Span {
-    /// Whether traces are enabled, so that this is a span.
+    /// Whether traces are enabled. If not, the span is empty.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
@@ -225,7 +225,7 @@ pub enum SamplerName {
     Off,
     /// All traces.
     AlwaysOn,
-    /// No traces; spans still exist.
+    /// No traces are exported, but spans still have ids and a trace context for outgoing requests.
     AlwaysOff,
     /// A share of all traces.
     #[word("traceidratio")]
@@ -404,14 +404,14 @@ mod tests {
     #[test]
     fn a_second_trace_context_becomes_a_link() {
         let (tracing, mut queue) = on(ALL);
-        let way = tracing.begin(SpanKind::Server, "way", None);
-        drop(way.child_or_linked(SpanKind::Server, "linked", Some(&parent("01"))));
-        drop(way.child_or_linked(SpanKind::Server, "child", None));
+        let request = tracing.begin(SpanKind::Server, "request", None);
+        drop(request.child_or_linked(SpanKind::Server, "linked", Some(&parent("01"))));
+        drop(request.child_or_linked(SpanKind::Server, "child", None));
         let batch = batch(&mut queue);
         let [linked, child] = &batch[..] else { panic!("{batch:?}") };
         assert_eq!(linked.span_context.trace_id().to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
         assert_eq!(linked.links.len(), 1);
-        assert_eq!(child.span_context.trace_id().to_string(), way.trace_id().unwrap().to_string());
+        assert_eq!(child.span_context.trace_id().to_string(), request.trace_id().unwrap().to_string());
         assert!(child.links.is_empty());
     }
 

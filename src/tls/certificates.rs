@@ -50,14 +50,14 @@ pub(super) fn read_key<T: From<Pem>>(value: &Cursor<'_>) -> Checked<T> {
     let pem = Pem::read(value)?;
     if PrivateKeyDer::from_pem_slice(&pem.0).is_err() {
         let help =
-            "name a file that begins `-----BEGIN PRIVATE KEY-----`; keys with a password can't be read";
+            "name a PEM file, which begins with `-----BEGIN PRIVATE KEY-----`; encrypted keys can't be read";
         return value.reject(Invalid::without_value(TlsError::Key.to_string(), help));
     }
     Ok(pem.into())
 }
 
-/// Reads a certificate chain, which begins with the own certificate, and its private key: PKCS#8, PKCS#1 or
-/// SEC1, without a password.
+/// Reads a certificate chain, leaf certificate first, and its unencrypted private key: PKCS#8, PKCS#1 or
+/// SEC1.
 pub(super) fn read_identity(
     Pem(certificate): &Pem,
     Pem(key): &Pem,

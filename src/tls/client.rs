@@ -65,7 +65,7 @@ impl FromText for Fingerprint {
         let digits: String = trimmed.strip_prefix("sha256:").unwrap_or(trimmed).split(':').collect();
         parse_digest(&digits).map(Self).ok_or_else(|| {
             let help =
-                "write what `openssl x509 -noout -fingerprint -sha256` shows: 32 pairs of hexadecimal digits";
+                "write the 32 pairs of hexadecimal digits that `openssl x509 -noout -fingerprint -sha256` shows";
             Invalid::new(format!("expected a SHA-256 fingerprint, found {}", quoted(text)), help)
         })
     }
@@ -96,7 +96,7 @@ impl Setting for ClientTls {
 }
 
 const NO_ROOTS_HELP: &str =
-    "install `ca-certificates`, or name the roots: `tls: { ca: file:/etc/ssl/our-ca.pem }`";
+    "install `ca-certificates`, or set the trusted CAs: `tls: { ca: file:/etc/ssl/our-ca.pem }`";
 
 impl ClientTls {
     /// Builds the TLS configuration.
@@ -155,7 +155,7 @@ impl ClientTls {
     /// address needs TLS. A key `tls` without effect is an error. `scheme` is the URL scheme of addresses
     /// with TLS.
     pub(crate) fn for_address(
-        own: Option<Self>,
+        configured: Option<Self>,
         is_tls: bool,
         scheme: &str,
         section: &OpenSection<'_>,
@@ -170,7 +170,7 @@ impl ClientTls {
             None if is_tls => {
                 value.checked(Self::with_defaults(value.context.report, value.key_span)).map(Some)
             }
-            Some(_) | None => Ok(own),
+            Some(_) | None => Ok(configured),
         }
     }
 

@@ -55,23 +55,25 @@ fn advice_for(error: &rustls::Error) -> Option<&'static str> {
 fn certificate_advice(reason: &CertificateError) -> Option<&'static str> {
     Some(match reason {
         CertificateError::UnknownIssuer => {
-            "its certificate is not signed by a trusted CA; set `ca` of `tls` to its CA, or `fingerprint` \
+            "the server's certificate is not signed by a trusted CA; set `ca` of `tls` to its CA, or `fingerprint` \
              to the certificate's fingerprint"
         }
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "its certificate has expired",
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "the server's certificate has expired"
+        }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "its certificate is not valid yet; check the clocks"
+            "the server's certificate is not valid yet; check the clocks"
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "its certificate is for another name; `server_name` of `tls` sets the expected one"
+            "the server's certificate is for another name; `server_name` of `tls` sets the expected one"
         }
         CertificateError::ApplicationVerificationFailure => {
-            "its certificate does not match `fingerprint` of `tls`"
+            "the server's certificate does not match `fingerprint` of `tls`"
         }
         // Self-signed certificates are often created as CAs (`openssl req -x509`), and the TLS library has no
         // error variant for such a server certificate.
         CertificateError::Other(other) if other.0.to_string().contains("CaUsedAsEndEntity") => {
-            "its certificate is a self-signed CA certificate; set `fingerprint` of `tls`"
+            "the server's certificate is a self-signed CA certificate; set `fingerprint` of `tls`"
         }
         _ => return None,
     })

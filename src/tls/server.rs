@@ -1,4 +1,4 @@
-//! TLS with clients: the server certificate (one for all server names, no SNI selection), and mTLS, the
+//! TLS termination: the server certificate (one for all server names, no SNI selection), and mTLS, the
 //! verification of client certificates against trusted CAs.
 
 use std::{io, sync::Arc};
@@ -24,12 +24,12 @@ pub type ServerStream = tokio_rustls::server::TlsStream<TcpStream>;
 /// Offers HTTP/2 and HTTP/1.1.
 #[derive(Debug, Clone, derive_more::Eq, derive_more::PartialEq)]
 pub struct ServerTls {
-    /// Built from the options, as `roots` is.
+    /// Built from the options, as `client_verifier` is.
     #[eq(skip)]
     config: Arc<ServerConfig>,
     /// Verifies client certificates against the trusted CAs; `None` without client certificates.
     #[eq(skip)]
-    roots: Option<Arc<dyn ClientCertVerifier>>,
+    client_verifier: Option<Arc<dyn ClientCertVerifier>>,
     /// Digest of the trusted CAs. It shows whether they have changed since a certificate was verified.
     pub(crate) trusted_cas: Digest,
     options: Arc<ServerTlsOptions>,
@@ -92,7 +92,7 @@ impl ServerTls {
             .expect("the provider knows TLS 1.2 and 1.3");
         let is_required = options.client_certificate == ClientCertificates::Required;
         let (certificates, key) = read_identity(&options.certificate, &options.key)?;
-        let verifier = match &options.client_ca {
+        let client_verifier = match &options.client_ca {
             None => None,
             Some(Pem(pem)) => {
                 let roots = Arc::new(roots(pem)?);
@@ -101,7 +101,7 @@ impl ServerTls {
                 Some(verifier.map_err(|_| TlsError::Certificates)?)
             }
         };
-        let builder = match &verifier {
+        let builder = match &client_verifier {
             None => builder.with_no_client_auth(),
             Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier)),
         };
@@ -110,7 +110,8 @@ impl ServerTls {
         // TLS secrets must not be written to the file that `SSLKEYLOGFILE` names.
         config.key_log = Arc::new(rustls::NoKeyLog);
         let trusted_cas = sha256(options.client_ca.as_ref().map_or(&[], |Pem(pem)| pem));
-        Ok(Self { config: Arc::new(config), roots: verifier, trusted_cas, options: Arc::new(options) })
+        let (config, options) = (Arc::new(config), Arc::new(options));
+        Ok(Self { config, client_verifier, trusted_cas, options })
     }
 
     /// Builds the TLS configuration for connections to another replica, which has the same settings.
@@ -120,7 +121,7 @@ impl ServerTls {
     /// [`TlsError`] if the system has no trusted CAs.
     pub fn to_replica(&self) -> Result<ClientTls, TlsError> {
         let ServerTlsOptions { certificate, key, client_ca, .. } = &*self.options;
-        // If clients must present a certificate, replicas present their server certificates to each other.
+        // If clients may present a certificate, replicas present their server certificates to each other.
         let own = |pem: &Pem| client_ca.is_some().then(|| pem.clone());
         let (certificate, key) = (own(certificate), own(key));
         ClientTls::new(ClientTlsOptions { certificate, key, ..ClientTlsOptions::default() })
@@ -147,8 +148,8 @@ impl ServerTls {
     /// the connection was opened.
     pub fn trusts(&self, certificate: &ClientCertificate) -> bool {
         let ClientCertificate { der, intermediates, verified_with, .. } = certificate;
-        let Some(roots) = &self.roots else { return false };
+        let Some(verifier) = &self.client_verifier else { return false };
         *verified_with == Some(self.trusted_cas)
-            || roots.verify_client_cert(&der.as_slice().into(), intermediates, UnixTime::now()).is_ok()
+            || verifier.verify_client_cert(&der.as_slice().into(), intermediates, UnixTime::now()).is_ok()
     }
 }

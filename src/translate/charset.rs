@@ -21,8 +21,8 @@ impl FromStr for Charset {
     fn from_str(label: &str) -> Result<Self, String> {
         Encoding::for_label(label.as_bytes()).map(Self).ok_or_else(|| {
             format!(
-                "`{label}` is not a charset; `utf-8`, `iso-8859-1`, `windows-1252` and the other labels of the \
-                 WHATWG Encoding Standard are"
+                "expected a label of the WHATWG Encoding Standard, such as `utf-8` or `windows-1252`, found \
+                 `{label}`"
             )
         })
     }
@@ -39,9 +39,8 @@ pub(crate) struct DecodedText {
     pub(crate) text: ByteString,
     /// Standard name of the charset.
     pub(crate) charset: &'static str,
-    /// Source of the charset: `the rule`, `a byte order mark`, `Content-Type`, `<meta>`,
-    /// `the XML declaration`, `default`.
-    pub(crate) because: &'static str,
+    /// Source of the charset, such as `the rule`, `a byte order mark` or `Content-Type`.
+    pub(crate) source: &'static str,
 }
 
 /// Decodes a body with the charset of the first source that names one: the rule, a byte order mark,
@@ -56,24 +55,25 @@ pub(crate) fn decode(
     body: &Bytes,
     rule: Option<Charset>,
 ) -> Result<DecodedText, String> {
-    let (encoding, mark, because) = encoding_of(response, body, rule)?;
+    let (encoding, mark, source) = encoding_of(response, body, rule)?;
     let body = body.slice(mark..);
     if encoding == UTF_8 {
         let Ok(text) = ByteString::try_from(body) else {
-            let hint = match because {
+            let hint = match source {
                 "default" => ", and no charset is declared; set `charset` in the rule",
                 _ => "",
             };
             return Err(format!("expected text in UTF-8, found invalid bytes{hint}"));
         };
         if memchr::memchr(0, text.as_bytes()).is_some() {
-            return Err("expected text, found zero bytes; `charset` of a rule declares UTF-16".to_owned());
+            return Err("expected text, found NUL bytes; if it is UTF-16, set `charset: utf-16` in the rule"
+                .to_owned());
         }
-        return Ok(DecodedText { text, charset: encoding.name(), because });
+        return Ok(DecodedText { text, charset: encoding.name(), source });
     }
     let charset = encoding.name();
     match encoding.decode_without_bom_handling_and_without_replacement(&body) {
-        Some(text) => Ok(DecodedText { text: text.into_owned().into(), charset, because }),
+        Some(text) => Ok(DecodedText { text: text.into_owned().into(), charset, source }),
         None => Err(format!("expected text in {charset}, found invalid bytes")),
     }
 }
@@ -101,17 +101,17 @@ fn encoding_of(
     if let Some(label) = response.charset() {
         return match Encoding::for_label(label.as_bytes()) {
             Some(encoding) => Ok((encoding, 0, "Content-Type")),
-            None => Err("expected a charset in `Content-Type`, found an unknown name; `charset` of a rule \
-                         sets it, such as `charset: utf-8`"
+            None => Err("expected a charset in `Content-Type`, found an unknown name; set `charset` in \
+                         the rule"
                 .to_owned()),
         };
     }
-    let (encoding, because) = declared(response.media_type().as_deref(), body)?.unwrap_or((UTF_8, "default"));
-    Ok((encoding, 0, because))
+    let (encoding, source) = declared(response.media_type().as_deref(), body)?.unwrap_or((UTF_8, "default"));
+    Ok((encoding, 0, source))
 }
 
-/// Number of bytes at the beginning of a document that are searched for a charset (HTML, section 4.2.5.4).
-const LOOKED_THROUGH_BYTES: usize = 1024;
+/// Number of bytes at the beginning of a document that are prescanned for a charset (HTML, section 4.2.5.4).
+const PRESCAN_BYTES: usize = 1024;
 
 /// Charset declared by a document, and the name of the declaration's place for error texts.
 type DeclaredCharset = (&'static Encoding, &'static str);
@@ -126,16 +126,17 @@ type DeclaredCharset = (&'static Encoding, &'static str);
 ///
 /// A sentence, if the declared name is not a charset.
 fn declared(media_type: Option<&str>, body: &[u8]) -> Result<Option<DeclaredCharset>, String> {
-    // Without a byte order mark, only the zero bytes show UTF-16 (XML 1.0, appendix F.1).
-    const IN_TWO_BYTES: &str = "the XML declaration, in two bytes a character";
+    // Without a byte order mark, only the NUL bytes show UTF-16 (XML 1.0, appendix F.1).
+    const UTF_16_DECLARATION: &str = "the XML declaration, itself in UTF-16";
     match body {
-        [b'<', 0, b'?', 0, ..] => return Ok(Some((UTF_16LE, IN_TWO_BYTES))),
-        [0, b'<', 0, b'?', ..] => return Ok(Some((UTF_16BE, IN_TWO_BYTES))),
+        [b'<', 0, b'?', 0, ..] => return Ok(Some((UTF_16LE, UTF_16_DECLARATION))),
+        [0, b'<', 0, b'?', ..] => return Ok(Some((UTF_16BE, UTF_16_DECLARATION))),
         _ => {}
     }
-    let start = &body[..body.len().min(LOOKED_THROUGH_BYTES)];
-    let in_meta = || meta(start).map(|label| named(&label, "`<meta>`"));
-    let in_declaration = || xml_declaration(start).map(|label| named(&label, "the XML declaration"));
+    let start = &body[..body.len().min(PRESCAN_BYTES)];
+    let in_meta = || meta(start).map(|label| encoding_of_label(&label, "`<meta>`"));
+    let in_declaration =
+        || xml_declaration(start).map(|label| encoding_of_label(&label, "the XML declaration"));
     let found = if is_html(media_type, start) { in_meta().or_else(in_declaration) } else { in_declaration() };
     found.transpose()
 }
@@ -157,7 +158,7 @@ pub(super) fn begins_with_tag(document: &[u8], tags: &[&str]) -> bool {
     tags.iter().any(|tag| begins(tag))
 }
 
-fn named(label: &str, place: &'static str) -> Result<DeclaredCharset, String> {
+fn encoding_of_label(label: &str, place: &'static str) -> Result<DeclaredCharset, String> {
     match Encoding::for_label(label.as_bytes()) {
         // The declaration was read as single bytes, so the document can't be UTF-16: programs write `utf-16`
         // and then send UTF-8 (HTML, section 13.2.3.2).
@@ -278,7 +279,7 @@ mod tests {
     fn check_declared(media_type: &str, body: &str, expected: Option<(&str, &str)>) {
         let media_type = (!media_type.is_empty()).then_some(media_type);
         let found = declared(media_type, body.as_bytes()).unwrap();
-        let found = found.map(|(encoding, because)| (encoding.name(), because));
+        let found = found.map(|(encoding, source)| (encoding.name(), source));
         assert_eq!(found, expected);
     }
 
@@ -327,9 +328,9 @@ mod tests {
         let expected = Some(("UTF-8", "a declaration of UTF-16 in single-byte text"));
         check_declared("text/xml", "<?xml version=\"1.0\" encoding=\"utf-16\"?><a/>", expected);
         check_declared("text/html", "<meta charset=utf-16le>", expected);
-        let wide = Some(("UTF-16LE", "the XML declaration, in two bytes a character"));
+        let wide = Some(("UTF-16LE", "the XML declaration, itself in UTF-16"));
         check_declared("text/xml", "<\0?\0x\0m\0l\0", wide);
-        let wide = Some(("UTF-16BE", "the XML declaration, in two bytes a character"));
+        let wide = Some(("UTF-16BE", "the XML declaration, itself in UTF-16"));
         check_declared("", "\0<\0?\0x\0m\0l", wide);
     }
 

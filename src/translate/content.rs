@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use jiff::Timestamp;
-use minijinja::Value as Name;
+use minijinja::Value as TemplateValue;
 use regex::Regex;
 use serde_json::Value;
 use settings_derive::Section;
@@ -30,7 +30,7 @@ pub struct ContentTemplate(pub Vec<BlockTemplate>);
 
 /// Maximum number of content blocks of one result. A longer list is an error that names the limit.
 pub const BLOCK_LIMIT: usize = 1000;
-/// Maximum length of all content blocks of one result together, in bytes.
+/// Maximum length of all rendered texts and Base64 data of one result together, in bytes.
 const CONTENT_LIMIT_BYTES: usize = 64 << 20;
 
 /// One block, or one for each item of a list.
@@ -212,7 +212,7 @@ impl BlockTemplate {
     fn render(
         &self,
         context: &TemplateContext<'_>,
-        names: &Name,
+        names: &TemplateValue,
         budget: &TemplateBudget,
     ) -> Result<RenderedBlock, ReadError> {
         let failed = |error: TemplateError| error.in_part("a template of the rule failed to render");
@@ -242,7 +242,7 @@ pub(in crate::translate) fn render(
     let structure = context.structured.filter(|_| content.has_filters());
     let structure = structure.map(|structured| structured.value(ObjectsOnly)).unwrap_or_default();
     let names = context.names(&Redaction::default(), content.templates().into_iter());
-    let plain = Name::from_pairs(names.clone());
+    let plain = TemplateValue::from_pairs(names.clone());
     let budget = TemplateBudget::new(context.view.input.stop);
     let (mut shown, mut bytes) = (Vec::new(), 0);
     let mut add = |block: RenderedBlock| {
@@ -293,7 +293,7 @@ pub(in crate::translate) fn render(
         }
         for row in rows {
             let item = [("item".to_owned(), from_json(&row))];
-            let names = Name::from_pairs(names.iter().cloned().chain(item));
+            let names = TemplateValue::from_pairs(names.iter().cloned().chain(item));
             add(block.render(context, &names, &budget)?)?;
         }
     }
@@ -404,7 +404,7 @@ fn base64_text(text: &str) -> Result<String, ReadError> {
     let text: String = text.split_ascii_whitespace().collect();
     match BASE64_STANDARD.decode(&text) {
         Ok(_) => Ok(text),
-        Err(_) => Err(read_error!("expected Base64 data, found text of {} bytes that is not", text.len())),
+        Err(_) => Err(read_error!("expected Base64 data, found {} bytes of invalid Base64", text.len())),
     }
 }
 

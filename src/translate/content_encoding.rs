@@ -125,7 +125,7 @@ fn decode(encoding: ContentEncoding, data: &[u8], limit_bytes: usize) -> Result<
 fn check_trailing(rest: &[u8]) -> io::Result<()> {
     match rest.iter().all(|byte| matches!(byte, 0 | b'\r' | b'\n')) {
         true => Ok(()),
-        false => Err(io::Error::other(format!("{} bytes after its end", rest.len()))),
+        false => Err(io::Error::other(format!("{} bytes of trailing data", rest.len()))),
     }
 }
 
@@ -194,7 +194,7 @@ fn brotli(data: &[u8], out: &mut LimitedWriter) -> io::Result<()> {
             &mut state,
         );
         match result {
-            BrotliResult::ResultFailure => Err(io::Error::other("no such code")),
+            BrotliResult::ResultFailure => Err(io::Error::other("corrupt Brotli stream")),
             result => Ok((read, written, matches!(result, BrotliResult::ResultSuccess))),
         }
     })
@@ -225,7 +225,7 @@ fn zstd(data: &[u8], limit_bytes: usize, out: &mut LimitedWriter) -> io::Result<
         if let Some(expected) = decoder.get_checksum_from_data()
             && decoder.get_calculated_checksum() != Some(expected)
         {
-            return Err(io::Error::other("the checksum is not that of the data"));
+            return Err(io::Error::other("checksum mismatch"));
         }
     }
     check_trailing(rest).map_err(|_| io::Error::other(format!("more than {MEMBER_LIMIT} frames")))
@@ -373,7 +373,7 @@ mod tests {
         let mut tampered = zstandard(b"temp: 5\n");
         let last = tampered.len() - 1;
         tampered[last] ^= 1;
-        check("zstd", &tampered, Err("the checksum is not that of the data"));
+        check("zstd", &tampered, Err("checksum mismatch"));
     }
 
     /// A frame of many blocks, each of one byte that represents 128 KiB (RFC 8878, section 3.1.1.2).

@@ -1,5 +1,5 @@
-//! Conversion of strings to the types that a schema or a field requires. Nothing is guessed: a string that is
-//! not a value of the type is unchanged, and fails the schema check.
+//! Type coercion: conversion of strings to the types that a schema or a field requires. Nothing is guessed: a
+//! string that is not a value of the type is unchanged, and fails the schema check.
 
 use serde_json::{Map, Value};
 
@@ -40,7 +40,7 @@ pub(crate) fn to_integer(text: &str) -> Option<Value> {
 }
 
 /// Writes a decimal number without its exponent, and without trailing zeros in its fraction. A number without
-/// an exponent is unchanged. `None` if the result would have more than 40 digits before or after the point.
+/// an exponent is unchanged. `None` if the point would be more than 40 digits away from the first digit.
 pub(crate) fn without_exponent(number: &str) -> Option<String> {
     const MAX_DIGITS: i64 = 40;
     let Some((mantissa, exponent)) = number.split_once(['e', 'E']) else { return Some(number.to_owned()) };

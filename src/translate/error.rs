@@ -1,7 +1,7 @@
 //! Tool errors: built by error rules, for responses that no rule matches, and for errors of MCP servers. The
 //! default texts tell a model how to act, and contain no internals of the upstream.
 
-use minijinja::Value as Name;
+use minijinja::Value as TemplateValue;
 use serde_json::{Value, json};
 use settings_derive::Section;
 
@@ -94,7 +94,7 @@ impl CodeTemplate {
         Self { gives_json: as_json.is_some(), template: as_json.unwrap_or(template) }
     }
 
-    fn render(&self, names: &Name, budget: &TemplateBudget) -> Result<Value, TemplateError> {
+    fn render(&self, names: &TemplateValue, budget: &TemplateBudget) -> Result<Value, TemplateError> {
         let text = self.template.render_within(names, budget)?;
         Ok(match serde_json::from_str(&text) {
             Ok(value) if self.gives_json => value,
@@ -125,7 +125,7 @@ impl TranslationRun<'_> {
             match jq.apply(value, jq_names(view, captures)) {
                 Ok(structured) => {
                     self.trace_filter(jq, &structured);
-                    // Errors always have an object: the output schema of a route applies to successes only.
+                    // Wraps a value that is not an object: the output schema applies to successes only.
                     Some(Structured::new(JsonText::from_value(&structured)))
                 }
                 Err(error) => {
@@ -136,7 +136,7 @@ impl TranslationRun<'_> {
             }
         });
         let context = TemplateContext { view, captures, value, structured: structured.as_ref() };
-        let names = Name::from_pairs(context.names(&self.translator.redaction, rule.templates()));
+        let names = TemplateValue::from_pairs(context.names(&self.translator.redaction, rule.templates()));
         let budget = TemplateBudget::new(view.input.stop);
         let code = rule.code.as_ref().map_or(Ok(Value::Null), |code| code.render(&names, &budget));
         let code = code.unwrap_or_else(|error| {
@@ -212,7 +212,7 @@ impl TranslationRun<'_> {
         &mut self,
         view: &ResponseView<'_>,
         content: Vec<Content>,
-        verdict: ResultKind,
+        kind: ResultKind,
     ) -> ToolResult {
         /// Codes of an internal error, an invalid request and a parse error (JSON-RPC 2.0, section 5.1).
         /// Their messages are for the operators of the server.
@@ -222,8 +222,8 @@ impl TranslationRun<'_> {
         let is_blank =
             |content: &Content| content.block.text(None).is_some_and(|text| text.trim().is_empty());
         let sent = ClientStrings::from_arguments(view.input.args);
-        let shown = |text: &str| redact_error_text(&self.translator.redaction.redact(text), &sent);
-        let (content, code) = match verdict {
+        let redact = |text: &str| redact_error_text(&self.translator.redaction.redact(text), &sent);
+        let (content, code) = match kind {
             // This applies only to upstreams that are configured as MCP servers. Over plain HTTP, the rules
             // of the route decide.
             ResultKind::ProtocolError { code, .. }
@@ -235,12 +235,12 @@ impl TranslationRun<'_> {
                             arguments; if they are valid, retry later.";
                 (vec![Content::text(text)], code)
             }
-            ResultKind::ProtocolError { code, message } => (vec![Content::text(shown(&message))], code),
+            ResultKind::ProtocolError { code, message } => (vec![Content::text(redact(&message))], code),
             ResultKind::Success | ResultKind::ToolError if content.iter().all(is_blank) => {
                 (vec![Content::text("The tool failed and gave no reason.")], None)
             }
             ResultKind::Success | ResultKind::ToolError => {
-                (content.into_iter().map(|content| safe(content, shown)).collect(), None)
+                (content.into_iter().map(|content| redact_block(content, redact)).collect(), None)
             }
         };
         let outcome = ToolOutcome::Error(ErrorType::ReportedError { status: None });
@@ -346,23 +346,23 @@ fn text_for_status(response: &UpstreamResponse, has_effect: bool) -> String {
 /// Message and error code of a 4xx response, or of a page in place of an image: from the usual fields of
 /// JSON, from the heading and the first paragraph of HTML, or from the text.
 ///
-/// Searches only the beginning for secrets: twice the limit of an error text, or 16 KiB of an HTML page.
+/// Reads and redacts only the beginning: twice the limit of an error text, or 16 KiB of an HTML page.
 pub(super) fn message_of(
     view: &ResponseView<'_>,
     translator: &Translator,
 ) -> (Option<String>, Option<Value>) {
     let most_bytes = translator.limits.error_text_bytes.saturating_mul(2);
     // Apply the route's redaction before the leak filter: an address may be part of a secret.
-    let begun = |text: &str| translator.redaction.beginning(text, most_bytes);
+    let redacted_start = |text: &str| translator.redaction.beginning(text, most_bytes);
     let sent = ClientStrings::from_arguments(view.input.args);
     if let Some(json) = view.json() {
         return match json {
             Value::Object(_) => {
                 // The text is cut at the end of a word, so a single long word may leave nothing.
-                let message = message_in(json).map(|text| redacted(&begun(&text), &sent));
+                let message = message_in(json).map(|text| redacted(&redacted_start(&text), &sent));
                 (message.filter(|text| !text.trim().is_empty()), code_in(json))
             }
-            Value::String(text) => (safe_text(&begun(text), &sent), None),
+            Value::String(text) => (safe_text(&redacted_start(text), &sent), None),
             _ => (None, None),
         };
     }
@@ -371,12 +371,12 @@ pub(super) fn message_of(
     if is_html(media_type.as_deref(), text.as_bytes()) {
         let page = translator.redaction.beginning(&text, PAGE_LIMIT_BYTES);
         let message = message_of_page(&page, view.response.status);
-        return (message.and_then(|message| safe_text(&begun(&message), &sent)), None);
+        return (message.and_then(|message| safe_text(&redacted_start(&message), &sent)), None);
     }
     if media_type.is_some_and(|media_type| !media_type.starts_with("text/")) {
         return (None, None);
     }
-    (safe_text(&begun(&text), &sent), None)
+    (safe_text(&redacted_start(&text), &sent), None)
 }
 
 /// Number of bytes at the beginning of an HTML error page that are searched: the message is after the styles,
@@ -427,11 +427,11 @@ fn safe_text(text: &str, sent: &ClientStrings<'_>) -> Option<String> {
     (!text.is_empty() && !markup && !looks_internal(text)).then(|| redacted(text, sent))
 }
 
-/// Masks the text of a content block with `shown`; a block whose text does not change is returned as it is.
-fn safe(content: Content, shown: impl Fn(&str) -> String) -> Content {
-    match content.block.text(None).map(|text| (shown(&text), text)) {
-        Some((shown, text)) if shown != text => {
-            Content { block: ContentBlock::Text(BlockText::Plain(shown)), ..content }
+/// Masks the text of a content block with `redact`; a block whose text does not change is returned as it is.
+fn redact_block(content: Content, redact: impl Fn(&str) -> String) -> Content {
+    match content.block.text(None).map(|text| (redact(&text), text)) {
+        Some((redacted_text, text)) if redacted_text != text => {
+            Content { block: ContentBlock::Text(BlockText::Plain(redacted_text)), ..content }
         }
         _ => content,
     }

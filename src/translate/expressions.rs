@@ -58,7 +58,7 @@ fn hint_at_names(text: &str, message: &str, scope: &Scope) -> String {
         return format!("{help}; ");
     }
     let unknown = message.strip_prefix("there is ").unwrap_or_default().split(", ");
-    // A common filter is unknown if its number of arguments is wrong: jq identifies a filter by both.
+    // A common filter with a wrong number of arguments is unknown: jq knows filters by name and arity.
     let is_common = |name: &&str| COMMON_JQ_FILTERS.split(' ').any(|known| known == *name);
     if let Some(name) = unknown.clone().filter_map(unknown_filter).find(is_common) {
         let other = if text.contains(&format!("{name}(")) { name.to_owned() } else { format!("{name}(…)") };
@@ -132,19 +132,19 @@ impl Setting for Template {
             };
             known = report_unknown(report, node, what, name, help);
         }
-        let takes_arguments = matches!(names[..], ["args"] | ["args", "input_responses"]);
+        let has_only_arguments = matches!(names[..], ["args"] | ["args", "input_responses"]);
         let is_unknown = |name: &&String| !names.contains(&name.as_str()) && !is_global(name);
         for name in template.used.names.iter().filter(is_unknown) {
             let mut renamed = value.context.renamed_variables.iter();
             let renamed = renamed.find(|(was, now)| *was == name.as_str() && names.contains(now));
             let help = match renamed {
                 Some((_, now)) => Some(format!("write `{now}`, or run `glossator migrate`")),
-                None if takes_arguments && name == "omit" => Some(
+                None if has_only_arguments && name == "omit" => Some(
                     "`default(omit)` is for a value of `query`, `headers`, `form` or `json` that is one argument and nothing \
                      else; write `{% if args.x %}…{% endif %}`"
                         .to_owned(),
                 ),
-                None if takes_arguments || scope.has_argument(name) => {
+                None if has_only_arguments || scope.has_argument(name) => {
                     Some(format!("write an argument as `{{{{ args.{name} }}}}`"))
                 }
                 None => {
@@ -256,7 +256,7 @@ impl Scope {
     /// Scope of the value at a cursor.
     pub(crate) fn from_cursor<'a>(value: &Cursor<'a>) -> &'a Self {
         let scope = value.context.scope.and_then(|scope| scope.downcast_ref());
-        scope.expect("who reads a section with expressions gives it a scope")
+        scope.expect("a section with expressions must be read with a scope")
     }
 
     /// Runs `read` with these variables available to templates.
@@ -303,7 +303,7 @@ pub(crate) struct UsedArguments {
     /// Whether an expression may use all arguments.
     pub(crate) all: bool,
     /// Input responses used by name.
-    pub(crate) answers: Vec<InputResponseUse>,
+    pub(crate) input_responses: Vec<InputResponseUse>,
 }
 
 /// Use of an input response: its name, its position, and the context for problem reports.
@@ -369,7 +369,11 @@ impl UsedArguments {
 
     fn add_input_response(&mut self, report: &Report<'_>, name: &str, span: SourceSpan) {
         let span = span_of_name(report, span, name);
-        self.answers.push(InputResponseUse { name: name.to_owned(), span, context: self.context.clone() });
+        self.input_responses.push(InputResponseUse {
+            name: name.to_owned(),
+            span,
+            context: self.context.clone(),
+        });
     }
 
     /// Records the arguments and input responses that a template names.
@@ -422,11 +426,11 @@ impl UsedArguments {
             }
         }
         self.all |= other.all;
-        self.answers.extend(other.answers.iter().cloned());
+        self.input_responses.extend(other.input_responses.iter().cloned());
     }
 
-    /// Whether an argument is used, by its name or by an expression that uses all arguments.
-    pub(crate) fn names(&self, name: &str) -> bool {
+    /// Whether an argument may be used: by its name, or by an expression that may use all arguments.
+    pub(crate) fn may_use(&self, name: &str) -> bool {
         self.all || self.has(name)
     }
 

@@ -57,8 +57,8 @@ impl<'a> ResponseView<'a> {
 
     /// View of the same response whose text is `text`, a part of the response.
     pub(super) fn with_text(&self, text: ByteString) -> Self {
-        let (charset, because) = ("UTF-8", "what was found");
-        let text = OnceCell::from(Ok(DecodedText { text, charset, because }));
+        let (charset, source) = ("UTF-8", "what was found");
+        let text = OnceCell::from(Ok(DecodedText { text, charset, source }));
         Self { text, ..Self::new(self.response, self.body, self.input, self.limits) }
     }
 
@@ -214,7 +214,8 @@ impl<'a> LazyExtraction<'a> {
     /// Returns the extractor to run. `None` if the rule has no extractor and the response is empty: old
     /// servers declare a media type and then send no body.
     fn extract(&self) -> Option<&Extract> {
-        let by_media_type = || Extract::One(Box::new(Extractor::whole(extractor_for_media_type(self.view))));
+        let by_media_type =
+            || Extract::One(Box::new(Extractor::untyped(extractor_for_media_type(self.view))));
         match self.extract {
             None if self.view.body().is_ok_and(Bytes::is_empty) => None,
             None => Some(self.default.get_or_init(by_media_type)),
@@ -245,13 +246,13 @@ impl<'a> LazyExtraction<'a> {
             return trace.step("extract", || "nothing: the response is empty".into());
         };
         if extract.reads_text()
-            && let Ok(DecodedText { text, charset, because }) = self.view.decoded()
+            && let Ok(DecodedText { text, charset, source }) = self.view.decoded()
         {
-            let because = match *because {
+            let source = match *source {
                 "default" => "the default without a declared charset".to_owned(),
-                teller => format!("declared by {teller}"),
+                source => format!("declared by {source}"),
             };
-            trace.step("decode", || format!("{} characters of {charset}, {because}", text.chars().count()));
+            trace.step("decode", || format!("{} characters of {charset}, {source}", text.chars().count()));
         }
         if let (Extract::Parts(parts), Ok(Extracted::Value(value))) = (extract, found) {
             for ExtractPart { name, extractor, .. } in parts {
@@ -278,14 +279,14 @@ fn describe_found(found: &Extracted) -> String {
         Extracted::Value(value) => cut_bytes(&value.to_string(), MAX_TRACED),
         Extracted::Text(text) => format!("{:?}", cut_bytes(text, MAX_TRACED)),
         Extracted::Block(_) => "a content block".to_owned(),
-        Extracted::Mcp(McpResult { content, value, verdict, .. }) => {
-            let verdict = match verdict {
+        Extracted::Mcp(McpResult { content, value, kind, .. }) => {
+            let kind = match kind {
                 ResultKind::Success => "a result",
                 ResultKind::ToolError => "a tool error",
                 ResultKind::ProtocolError { .. } => "a protocol error",
             };
             let value = value.as_deref().map_or_else(|| "no value".to_owned(), describe_found);
-            format!("{verdict}, blocks: {}; {value}", content.len())
+            format!("{kind}, blocks: {}; {value}", content.len())
         }
         Extracted::Nothing => "nothing".to_owned(),
     }
@@ -332,7 +333,7 @@ pub fn inspect<T>(
     let json;
     let extract = match extract {
         None if view.json().is_some() => {
-            json = Extract::One(Box::new(Extractor::whole(ExtractorKind::Json(Json))));
+            json = Extract::One(Box::new(Extractor::untyped(ExtractorKind::Json(Json))));
             Some(&json)
         }
         extract => extract,

@@ -62,14 +62,14 @@ impl TranslationRun<'_> {
         let is_partial = matches!(&extracted, Extracted::Mcp(found) if found.is_partial);
         let mut of_server = None;
         let (extracted, answered) = match extracted {
-            Extracted::Mcp(McpResult { content, value, json, verdict: ResultKind::Success, .. }) => {
+            Extracted::Mcp(McpResult { content, value, json, kind: ResultKind::Success, .. }) => {
                 // Without `fields` or `structured`, the rule declares no value of its own.
                 let is_typed = matches!(value.as_deref(), Some(Extracted::Value(_)));
                 of_server = json.filter(|_| is_typed || rule.structured.is_some());
                 (value.map_or(Extracted::Nothing, |value| *value), content)
             }
-            Extracted::Mcp(McpResult { content, verdict, .. }) => {
-                return Ok(self.mcp_error(view, content, verdict));
+            Extracted::Mcp(McpResult { content, kind, .. }) => {
+                return Ok(self.mcp_error(view, content, kind));
             }
             Extracted::Block(content) if has_no_value => (Extracted::Nothing, vec![content]),
             extracted => (extracted, Vec::new()),

@@ -1,6 +1,6 @@
 //! Variables of the templates and filters of a rule, and the sampling request rendered from them.
 
-use minijinja::Value as Name;
+use minijinja::Value as TemplateValue;
 use serde_json::Value;
 use settings_derive::{Section, Word};
 
@@ -43,19 +43,19 @@ impl TemplateContext<'_> {
         &self,
         redaction: &Redaction,
         templates: impl Iterator<Item = &'t Template>,
-    ) -> Vec<(String, Name)> {
+    ) -> Vec<(String, TemplateValue)> {
         let view = self.view;
         let shown = |value: &Value| match redaction.is_empty() {
             true => from_json(value),
             false => from_json(&redaction.redact_in(value.clone())),
         };
-        let text_shown = |text: &str| Name::from(&*redaction.redact(text));
-        let mut names: Vec<(String, Name)> = Vec::new();
+        let text_shown = |text: &str| TemplateValue::from(&*redaction.redact(text));
+        let mut names: Vec<(String, TemplateValue)> = Vec::new();
         for name in templates.flat_map(|template| &template.used.names) {
             let made = match name.as_str() {
                 "args" => Some(from_json(view.input.args)),
                 "input_responses" => Some(from_json(view.input.input_responses)),
-                "status" => Some(Name::from(view.response.status.as_u16())),
+                "status" => Some(TemplateValue::from(view.response.status.as_u16())),
                 "exit_status" => view.response.exit.as_ref().map(|exit| from_json(&exit.end.to_json())),
                 "stderr" => view.response.exit.as_ref().map(|exit| text_shown(&exit.stderr_text())),
                 "headers" => Some(shown(view.headers())),
@@ -145,7 +145,11 @@ impl SamplingRequestTemplate {
     ///
     /// [`TemplateError`] if a template fails, or if the rendered texts together are longer than
     /// [`Self::LIMIT_BYTES`].
-    pub fn render(&self, names: &Name, stop: Option<&WorkBudget>) -> Result<SamplingRequest, TemplateError> {
+    pub fn render(
+        &self,
+        names: &TemplateValue,
+        stop: Option<&WorkBudget>,
+    ) -> Result<SamplingRequest, TemplateError> {
         let budget = TemplateBudget::new(stop);
         let render = |template: &Template| template.render_within(names, &budget);
         let rendered = |(speaker, template): &(MessageRole, Template)| Ok((*speaker, render(template)?));

@@ -41,7 +41,7 @@ pub(super) fn typing(
         return does_not_fit(message, "remove `optional`, `default` and `?`");
     }
     let one = !matches!(kind.kind, FieldKind::Object(_) | FieldKind::Any);
-    match (extractor.finds(), &written.from) {
+    match (extractor.member_names(), &written.from) {
         (MemberNames::Names(names), Some((path, span)))
             if !names.iter().any(|name| path_is_among(path, name)) =>
         {
@@ -90,7 +90,7 @@ fn path_is_among(path: &FieldPath, name: &str) -> bool {
 
 /// Checks that the extractor can return the source of every field, if the names that it returns are known.
 fn check_sources(value: &Cursor<'_>, kind: &ExtractorKind, fields: &Fields, entry: &Entry) -> Checked<()> {
-    let names = match kind.finds() {
+    let names = match kind.member_names() {
         MemberNames::AnyNames => return Ok(()),
         MemberNames::Names(names) => names,
         MemberNames::NoFields => return reject_fields(value, kind, entry.key.span),

@@ -144,7 +144,7 @@ const ONE_EXTRACTOR: ValueKind =
 
 fn read_as<T: ExtractorSection>(value: &Cursor<'_>) -> Checked<Option<Extractor>> {
     let kind = T::read_short(value).unwrap_or_else(|| T::read(value).map(T::into_kind))?;
-    Ok(Some(Extractor::whole(kind)))
+    Ok(Some(Extractor::untyped(kind)))
 }
 
 fn names() -> impl Iterator<Item = &'static str> + Clone {
@@ -313,7 +313,7 @@ impl Setting for Extractor {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let extractor = read_alone(value)?;
         let kind = &extractor.kind;
-        let found = match (&extractor.typing, kind.value_count(), kind.finds()) {
+        let found = match (&extractor.typing, kind.value_count(), kind.member_names()) {
             (_, ValueCount::Block, _) => "a block",
             (_, ValueCount::Many, _) => "a list",
             (Typing::Value { .. }, ValueCount::One, _) => return Ok(extractor),

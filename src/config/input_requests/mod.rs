@@ -163,7 +163,7 @@ pub(super) fn report_unknown_input_responses(
     used: &UsedArguments,
     names: &[&str],
 ) {
-    for answer in used.answers.iter().filter(|answer| !names.contains(&answer.name.as_str())) {
+    for answer in used.input_responses.iter().filter(|answer| !names.contains(&answer.name.as_str())) {
         let name = &answer.name;
         let help = match names {
             [] => Some(format!(

@@ -92,7 +92,7 @@ impl RequestParser<'_> {
         });
         let used = Scope::from_cursor(&self.value).used.borrow();
         let known = |(name, span): (String, SourceSpan)| {
-            if used.names(&name) {
+            if used.may_use(&name) {
                 return Ok(name);
             }
             let names = used.arguments.iter().map(|argument| argument.name.as_str());

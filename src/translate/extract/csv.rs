@@ -7,7 +7,7 @@ use serde_json::Value;
 use settings_derive::Section;
 
 use super::records::{RaggedRows, TableBuilder, after_lines, column_members, not_empty, read_columns};
-use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
+use super::{Extracted, FormatParser, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::settings::{Checked, Code, Cursor, Invalid, OpenSection, text_of};
 use crate::translate::read_error::{ReadError, at_most};
 use crate::translate::response_view::ResponseView;
@@ -83,8 +83,8 @@ fn read_character(value: &Cursor<'_>) -> Checked<Option<u8>> {
     }
 }
 
-impl Extraction for Csv {
-    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+impl FormatParser for Csv {
+    fn result_shape(&self) -> (ValueCount, MemberNames<'_>) {
         (ValueCount::Many, column_members(self.columns.as_deref()))
     }
 
@@ -191,15 +191,15 @@ impl Csv {
     fn table<'t>(&self, text: &'t str) -> Result<&'t str, ReadError> {
         let end = self.row_delimiter.map_or('\n', char::from);
         let mut rest = after_lines(text, self.skip, end)?;
-        let Some(mark) = &self.header else { return Ok(rest) };
+        let Some(prefix) = &self.header else { return Ok(rest) };
         while !rest.is_empty() {
-            if let Some(table) = self.without_break(rest).strip_prefix(mark.as_str()) {
+            if let Some(table) = self.without_break(rest).strip_prefix(prefix.as_str()) {
                 return Ok(table);
             }
             rest = rest.split_once(end).map_or("", |(_, rest)| rest);
         }
         Err(read_error!(
-            "expected a line with the names of the columns that begins with `{mark}`, found none"
+            "expected a line with the names of the columns that begins with `{prefix}`, found none"
         ))
     }
 

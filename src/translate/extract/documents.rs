@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
 use super::records::{add, lines};
-use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
+use super::{Extracted, FormatParser, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::model::{Content, ContentBlock, JsonText, ResourceBody, ResourceContents};
 use crate::settings::{Checked, Code, Cursor, Invalid, Kind, Node, ValueKind, Word as _, suggest, text_of};
 use crate::translate::MediaPattern;
@@ -23,7 +23,7 @@ use crate::translate::response_view::ResponseView;
 #[derive(Debug, Clone, Copy, Default, Section)]
 pub struct Json;
 
-impl Extraction for Json {
+impl FormatParser for Json {
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
         if view.text()?.trim().is_empty() {
             return Err("expected JSON, found an empty response".into());
@@ -43,8 +43,8 @@ pub struct NdJson {
     pub allow_empty: bool,
 }
 
-impl Extraction for NdJson {
-    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+impl FormatParser for NdJson {
+    fn result_shape(&self) -> (ValueCount, MemberNames<'_>) {
         (ValueCount::Many, MemberNames::AnyNames)
     }
 
@@ -70,14 +70,14 @@ impl Extraction for NdJson {
     }
 }
 
-/// Parses `name=value&name=value` into an object of strings.
+/// Parses `name=value&name=value` (`application/x-www-form-urlencoded`) into an object of strings.
 ///
 /// `+` is a space, and percent-encoded bytes are in the charset of the response. A name without `=` has an
 /// empty value; the values of a repeated name become a list, in order. Surrounding white space is ignored.
 #[derive(Debug, Clone, Copy, Default, Section)]
 pub struct Form;
 
-impl Extraction for Form {
+impl FormatParser for Form {
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
         let charset = view.decoded()?.charset;
         let encoding = Encoding::for_label(charset.as_bytes()).unwrap_or(UTF_8);
@@ -148,8 +148,8 @@ pub struct Text {
     pub trim: bool,
 }
 
-impl Extraction for Text {
-    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+impl FormatParser for Text {
+    fn result_shape(&self) -> (ValueCount, MemberNames<'_>) {
         (ValueCount::One, MemberNames::NoFields)
     }
 
@@ -193,8 +193,8 @@ pub enum BinaryKind {
     Resource,
 }
 
-impl Extraction for Binary {
-    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+impl FormatParser for Binary {
+    fn result_shape(&self) -> (ValueCount, MemberNames<'_>) {
         (ValueCount::Block, MemberNames::NoFields)
     }
 
@@ -306,8 +306,8 @@ pub enum HeaderShape {
     Value,
 }
 
-impl Extraction for Header {
-    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+impl FormatParser for Header {
+    fn result_shape(&self) -> (ValueCount, MemberNames<'_>) {
         let names = match self.shape {
             HeaderShape::Value => MemberNames::NoFields,
             HeaderShape::Object => MemberNames::Names(self.names.iter().map(String::as_str).collect()),

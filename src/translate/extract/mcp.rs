@@ -13,7 +13,7 @@ use serde_json::{Value, value::RawValue};
 use settings_derive::Section;
 
 use super::records::with_plain_line_ends;
-use super::{Extracted, Extraction, RECORD_LIMIT, Typing};
+use super::{Extracted, FormatParser, RECORD_LIMIT, Typing};
 use crate::model::{
     BlockText, Content, ContentBlock, ForeignBlock, JsonText, ResourceBody, ResourceContents,
     UpstreamResponse,
@@ -66,7 +66,7 @@ pub(crate) struct McpResult {
     /// Whether the value is the text of one of several blocks, and so not the whole result.
     pub(crate) is_partial: bool,
     /// Success or kind of error.
-    pub(crate) verdict: ResultKind,
+    pub(crate) kind: ResultKind,
 }
 
 /// Replaces the texts that are the server's value by one block with the value of the rule, if the rule
@@ -143,7 +143,7 @@ struct BlockMembers {
     text: Option<String>,
 }
 
-impl Extraction for Mcp {
+impl FormatParser for Mcp {
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
         let is_stream = view.response.media_type().is_some_and(|found| found == "text/event-stream");
         let message = if is_stream { response_in_events(view.text()?)? } else { view.checked_json()? };
@@ -181,10 +181,10 @@ fn parse_result(message: &JsonText) -> Result<McpResult, ReadError> {
         None => content.iter().find_map(|content| content.block.text(None)).map(|text| value_of_text(&text)),
     };
     let is_error = is_error.is_some_and(|mark| mark.get() != "false");
-    let verdict = if is_error { ResultKind::ToolError } else { ResultKind::Success };
+    let kind = if is_error { ResultKind::ToolError } else { ResultKind::Success };
     let is_partial = structured.is_none() && content.len() > 1;
     let json = if let Some(Extracted::Raw(json)) = &value { Some(json.clone()) } else { None };
-    Ok(McpResult { content, value: value.map(Box::new), json, is_partial, verdict })
+    Ok(McpResult { content, value: value.map(Box::new), json, is_partial, kind })
 }
 
 fn protocol_error(message: &JsonText, error: &RawValue) -> Result<McpResult, ReadError> {
@@ -197,7 +197,7 @@ fn protocol_error(message: &JsonText, error: &RawValue) -> Result<McpResult, Rea
         value: Some(Box::new(Extracted::Raw(part(message, error)?))),
         json: None,
         is_partial: false,
-        verdict: ResultKind::ProtocolError { code, message: words },
+        kind: ResultKind::ProtocolError { code, message: words },
     })
 }
 
@@ -216,7 +216,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Validates Base64 data: invalid data would break the client's whole result.
 fn check_base64(kind: &str, data: &str) -> Result<(), ReadError> {
     BASE64.decode(data).map(|_| ()).map_err(|error| {
-        let what = format!("expected Base64 data in a block `{kind}`, found text that is not");
+        let what = format!("expected Base64 data in a block `{kind}`, found invalid Base64");
         ReadError::new(format!("{what} ({error})"), what)
     })
 }
@@ -252,8 +252,9 @@ fn parse_block(message: &JsonText, block: &RawValue) -> Result<Option<Content>, 
         ) => check_base64(&kind, &data).and_then(|()| foreign(None, None)),
         Ok(_) => foreign(None, None),
         Err(_) => {
-            let expected = format!("expected {required} in a content block, found ");
-            Err(ReadError::with_quote(usize::MAX, &expected, &kind).with_suffix(" without"))
+            let expected =
+                format!("expected {required} in a content block, found a malformed block of type ");
+            Err(ReadError::with_quote(usize::MAX, &expected, &kind))
         }
     }
 }
@@ -369,9 +370,9 @@ mod tests {
     #[test]
     fn error_kinds_are_distinguished() {
         let failed = answer(r#"{"content": [{"type": "text", "text": "gone"}], "isError": true}"#).unwrap();
-        assert!(matches!(failed.verdict, ResultKind::ToolError));
+        assert!(matches!(failed.kind, ResultKind::ToolError));
         let error = r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"Unknown tool: x"}}"#;
-        let ResultKind::ProtocolError { code, message } = answer(error).unwrap().verdict else { panic!() };
+        let ResultKind::ProtocolError { code, message } = answer(error).unwrap().kind else { panic!() };
         assert_eq!((code.unwrap().to_string().as_str(), message.as_str()), ("-32602", "Unknown tool: x"));
     }
 
@@ -380,7 +381,7 @@ mod tests {
         let result = r#""result": {"content": [{"type": "text", "text": "1"}]}"#;
         for (error, is_success) in [(r#"{"code": -32603}"#, false), ("{}", false), ("null", true)] {
             let both = answer(&format!(r#"{{{result}, "error": {error}}}"#)).unwrap();
-            assert_eq!(both.verdict == ResultKind::Success, is_success, "{error}");
+            assert_eq!(both.kind == ResultKind::Success, is_success, "{error}");
         }
         check(&format!(r#"{{{result}, "error": "text"}}"#), Err("JSON of another kind"));
     }

@@ -209,14 +209,14 @@ pub struct Extractor {
 
 impl Extractor {
     /// Extractor without types, whose result is not converted.
-    pub fn whole(kind: ExtractorKind) -> Self {
+    pub fn untyped(kind: ExtractorKind) -> Self {
         Self { source: None, kind, typing: Typing::Untyped }
     }
 
     /// JSON Schema of the value, or of the list if there are records; `None` without types.
     pub fn schema(&self) -> Option<Map<String, Value>> {
         let record = self.typing.schema()?;
-        // A content block has no types.
+        // A content block has no types, so [`ValueCount::Block`] does not get here.
         Some(if self.kind.value_count() == ValueCount::Many { list_of(record) } else { record })
     }
 
@@ -272,10 +272,10 @@ impl Extractor {
 
     /// Returns the result before types are applied.
     fn find(&self, view: &ResponseView<'_>) -> Result<Extracted, ReadError> {
-        let Some(source) = &self.source else { return self.kind.extraction().find(view, &self.typing) };
+        let Some(source) = &self.source else { return self.kind.parser().find(view, &self.typing) };
         let inner =
             source.text(view).map_err(|error| error.in_part(&format!("`source` {}", source.kind.name())))?;
-        self.kind.extraction().find(&view.with_text(inner), &self.typing)
+        self.kind.parser().find(&view.with_text(inner), &self.typing)
     }
 
     /// Returns the result as text. A result that is not a string is an error.
@@ -293,7 +293,7 @@ impl Extractor {
         match found {
             found if matches!(self.typing, Typing::Untyped) => Ok(found),
             // The value of an error is unchanged.
-            Extracted::Mcp(result) if result.verdict != ResultKind::Success => Ok(Extracted::Mcp(result)),
+            Extracted::Mcp(result) if result.kind != ResultKind::Success => Ok(Extracted::Mcp(result)),
             Extracted::Mcp(result) => {
                 let value = result.value.ok_or("expected JSON in a text block, found no text block")?;
                 let value = Some(Box::new(self.typed(*value, view)?));
@@ -318,9 +318,9 @@ impl Extractor {
 }
 
 /// Parser of one format, with the options of a rule.
-pub(crate) trait Extraction {
+pub(crate) trait FormatParser {
     /// Number of values per response, and the member names that fields may refer to.
-    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+    fn result_shape(&self) -> (ValueCount, MemberNames<'_>) {
         (ValueCount::One, MemberNames::AnyNames)
     }
 
@@ -349,7 +349,7 @@ macro_rules! extractors {
                 }
             }
 
-            fn extraction(&self) -> &dyn Extraction {
+            fn parser(&self) -> &dyn FormatParser {
                 match self {
                     $(Self::$kind(options) => options,)*
                 }
@@ -394,12 +394,12 @@ extractors! {
 impl ExtractorKind {
     /// Number of values per response.
     pub fn value_count(&self) -> ValueCount {
-        self.extraction().finds().0
+        self.parser().result_shape().0
     }
 
     /// Member names that fields may refer to.
-    pub fn finds(&self) -> MemberNames<'_> {
-        self.extraction().finds().1
+    pub fn member_names(&self) -> MemberNames<'_> {
+        self.parser().result_shape().1
     }
 
     /// Whether the extractor reads the response as text, so that the charset matters.
@@ -451,7 +451,7 @@ impl Extracted {
     /// Returns the result for use as a part of a value, or as the source of another extractor. An error of an
     /// MCP server is rejected, because its value has another type.
     fn into_success(self) -> Result<Self, ReadError> {
-        let is_error = matches!(&self, Self::Mcp(answered) if answered.verdict != ResultKind::Success);
+        let is_error = matches!(&self, Self::Mcp(answered) if answered.kind != ResultKind::Success);
         if is_error { Err("the server returned an error and no value".into()) } else { Ok(self) }
     }
 

@@ -123,9 +123,10 @@ impl Records {
 
     /// Blocks of a text, in order; each has at least one line.
     pub(super) fn blocks<'t>(&'t self, text: &'t str) -> impl Iterator<Item = LineBlock<'t>> {
-        let cut = self.block_delimiter.iter().flat_map(move |delimiter| cut(text, delimiter));
+        let delimited =
+            self.block_delimiter.iter().flat_map(move |delimiter| blocks_between(text, delimiter));
         let lines = self.block_delimiter.is_none().then(|| self.blocks_of_lines(text));
-        cut.chain(lines.into_iter().flatten())
+        delimited.chain(lines.into_iter().flatten())
     }
 
     fn blocks_of_lines<'t>(&'t self, text: &'t str) -> impl Iterator<Item = LineBlock<'t>> {
@@ -157,7 +158,7 @@ impl Records {
 }
 
 /// Blocks between the delimiters of a text, without surrounding line breaks. Blank blocks are omitted.
-fn cut<'t>(text: &'t str, delimiter: &'t str) -> impl Iterator<Item = LineBlock<'t>> {
+fn blocks_between<'t>(text: &'t str, delimiter: &'t str) -> impl Iterator<Item = LineBlock<'t>> {
     let mut line = 1;
     text.split(delimiter).filter_map(move |part| {
         let bare = part.trim_start_matches(['\r', '\n']);
@@ -283,7 +284,7 @@ pub(super) fn read_columns(value: &Cursor<'_>) -> Checked<Option<Vec<String>>> {
 }
 
 /// Maximum length of a quoted part of a line in an error, in characters.
-const SHOWN: usize = 80;
+const MAX_SHOWN: usize = 80;
 
 /// Builds a list of row objects with string members.
 #[derive(Default)]
@@ -417,7 +418,7 @@ impl TableBuilder {
                 self.names.len() == 1 || self.is_prose || self.names.iter().any(|name| is_sentence(name));
             if is_message && !is_known {
                 let expected = format!("line {line}: expected a table, found one line ");
-                return Err(ReadError::with_quote(SHOWN, &expected, &self.names.join(", ")));
+                return Err(ReadError::with_quote(MAX_SHOWN, &expected, &self.names.join(", ")));
             }
         }
         Ok(Value::Array(self.rows))
@@ -448,7 +449,7 @@ fn begins_page(cell: &str) -> bool {
 }
 
 fn markup(line: usize, begin: &str) -> ReadError {
-    ReadError::with_quote(SHOWN, &format!("line {line}: expected a table, found markup: "), begin)
+    ReadError::with_quote(MAX_SHOWN, &format!("line {line}: expected a table, found markup: "), begin)
 }
 
 /// Returns the text after its first `count` lines, which end with `end`.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
 use super::records::{LineBlock, Records, add, gather, lines, with_plain_line_ends};
-use super::{Extracted, Extraction, MemberNames, Typing, ValueCount};
+use super::{Extracted, FormatParser, MemberNames, Typing, ValueCount};
 use crate::settings::{
     Checked, Code, Cursor, Invalid, KeySpec, Node, Setting, ValueKind, read_each, suggest,
 };
@@ -147,8 +147,8 @@ impl CapturePattern {
     }
 }
 
-impl Extraction for Regex {
-    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+impl FormatParser for Regex {
+    fn result_shape(&self) -> (ValueCount, MemberNames<'_>) {
         let count = match self.each {
             SearchScope::First => ValueCount::One,
             SearchScope::Match | SearchScope::Line | SearchScope::Block => ValueCount::Many,

@@ -6,7 +6,7 @@ mod tests;
 
 use std::{fmt, str::FromStr};
 
-use minijinja::Value as Name;
+use minijinja::Value as TemplateValue;
 use serde_json::{Map, Value, json};
 use settings_derive::Section;
 
@@ -279,7 +279,8 @@ impl OmittedPart {
         let Self { unit, shown, total, text: _, next } = self;
         let numbers =
             json!({ "unit": unit, "shown": shown, "left_out": total - shown, "total": total, "next": next });
-        let names = Name::from_pairs([("limit", from_json(&numbers)), ("args", from_json(view.input.args))]);
+        let names =
+            TemplateValue::from_pairs([("limit", from_json(&numbers)), ("args", from_json(view.input.args))]);
         template.render_within(&names, &TemplateBudget::new(view.input.stop))
     }
 }

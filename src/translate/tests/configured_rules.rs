@@ -173,7 +173,8 @@ fn a_condition_looks_at_the_value_the_arguments_and_what_is_not() {
     let ready = Matcher { text: Some(Pattern::compile("^ready").unwrap()), ..Matcher::default() };
     let not = Matcher { not: Some(Box::new(ready)), ..args };
     let mut refused = error(value(".state == \"refused\""), "refused: {{ value.why }}");
-    refused.extract = Some(Extract::One(Box::new(Extractor::whole(ExtractorKind::Pairs(Pairs::default())))));
+    refused.extract =
+        Some(Extract::One(Box::new(Extractor::untyped(ExtractorKind::Pairs(Pairs::default())))));
     let mut good = success(ExtractorKind::Pairs(Pairs::default()), None, None);
     good.matcher = value(".state == \"good\"");
     let translator = translator(vec![refused, good, error(not, "not ready")], None);

@@ -69,7 +69,7 @@ fn results_of_other_extractors_are_counted_too() {
     check_values(vec![rows()], "text/csv", "a,b\n1,2\n3,4\n5,6\n7,8\n", Err(""));
     let part = |name: &str| ExtractPart {
         name: name.to_owned(),
-        extractor: Extractor::whole(ExtractorKind::Json(Json)),
+        extractor: Extractor::untyped(ExtractorKind::Json(Json)),
         optional: false,
     };
     let parts = || {

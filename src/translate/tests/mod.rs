@@ -45,7 +45,7 @@ fn success(extract: ExtractorKind, structured: Option<&str>, content: Option<&st
     });
     let structured = structured.map(|filter| Jq::compile(filter, &[]).unwrap());
     let action = RuleAction::Success(SuccessRule { structured, content, limit: None, sample: None });
-    let extract = Some(Extract::One(Box::new(Extractor::whole(extract))));
+    let extract = Some(Extract::One(Box::new(Extractor::untyped(extract))));
     Rule { matcher: Matcher::default(), extract, charset: None, action }
 }
 

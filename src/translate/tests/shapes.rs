@@ -87,7 +87,7 @@ pub(super) fn extract(kind: ExtractorKind, typing: Typing, beside: Option<Extrac
     let Some(beside) = beside else { return Extract::One(Box::new(extractor)) };
     Extract::Parts(vec![
         ExtractPart { name: "a".into(), extractor, optional: false },
-        ExtractPart { name: "b".into(), extractor: Extractor::whole(beside), optional: true },
+        ExtractPart { name: "b".into(), extractor: Extractor::untyped(beside), optional: true },
     ])
 }
 

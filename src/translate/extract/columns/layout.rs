@@ -91,7 +91,7 @@ impl HeaderLine {
     ) -> Self {
         let words = words(header);
         let boundaries = boundaries(header, &words, wanted);
-        let by_words = !boundaries.contains(&None) && is_prose(&words, rows.clone(), first.is_some());
+        let by_words = !boundaries.contains(&None) && words_are_cells(&words, rows.clone(), first.is_some());
         let is_close = |&second: &usize| words[second].start - words[second - 1].end == 1;
         let close: Vec<usize> = (1..words.len()).filter(|index| !by_words && is_close(index)).collect();
         // For each word, the number of rows with a separate cell below it, minus the number of other rows.
@@ -174,7 +174,7 @@ impl HeaderLine {
         for (index, pair) in self.spans.windows(2).enumerate() {
             let (left, right) = (&pair[0], &pair[1]);
             let cut = if self.fixed { right.start } else { token_start(row, right.start) };
-            let crooked = if self.fixed {
+            let crosses_boundary = if self.fixed {
                 !is_blank(row, cut - 1)
             } else if cut < right.start {
                 // A right-aligned number begins before its name, but after the cell to its left.
@@ -184,7 +184,7 @@ impl HeaderLine {
                     && (left.end == 0 || !is_blank(row, left.end - 1))
                     && is_blank(row, right.start)
             };
-            if crooked {
+            if crosses_boundary {
                 return Err(read_error!("{EXPECTED} one that runs into the next{FIX}"));
             }
             let from = before.max(left.end);
@@ -237,8 +237,8 @@ fn filled<'t>(spans: &[Range<usize>], rows: impl Iterator<Item = &'t str>) -> Ve
 }
 
 /// For each word of a header, the number of wanted names that begin at the word or end before it. If the
-/// number is 2, a column name ends before the word. `None` if the word and the previous one are in one wanted
-/// name.
+/// number is 2, a column certainly begins at the word. `None` if the word and the previous one are in one
+/// wanted name.
 fn boundaries(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<Option<usize>> {
     let mut names: Vec<Vec<char>> = wanted.iter().map(|name| name.chars().collect()).collect();
     names.retain(|name| !name.is_empty());
@@ -268,7 +268,11 @@ fn boundaries(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<O
 /// that in most rows. Either more words are below a name than the name has (`RESTARTS`: `1 (3d ago)`), or the
 /// row ends in two words one space apart, like words of one cell, and the last word is not below its name
 /// (`Mounted on`: `/my disk`).
-fn is_prose<'t>(header: &[Range<usize>], rows: impl Iterator<Item = &'t str>, first_is_given: bool) -> bool {
+fn words_are_cells<'t>(
+    header: &[Range<usize>],
+    rows: impl Iterator<Item = &'t str>,
+    first_is_given: bool,
+) -> bool {
     let expected = header.len() + usize::from(first_is_given);
     let mut begins: Vec<usize> = (0..header.len())
         .filter(|&index| index == 0 || header[index].start - header[index - 1].end > 1)

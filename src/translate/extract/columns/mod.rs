@@ -14,7 +14,7 @@ use super::records::{
     LineBlock, RaggedRows, TableBuilder, after_lines, column_members, lines, not_empty, read_columns,
     with_plain_line_ends,
 };
-use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
+use super::{Extracted, FormatParser, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::settings::{Checked, Code, Cursor, OpenSection, text_of};
 use crate::translate::Pattern;
 use crate::translate::read_error::{ReadError, at_most};
@@ -74,8 +74,8 @@ pub(crate) fn has_frame(text: &str) -> bool {
     text.lines().any(|line| Frame::parse(line.trim_end()).is_some())
 }
 
-impl Extraction for Columns {
-    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+impl FormatParser for Columns {
+    fn result_shape(&self) -> (ValueCount, MemberNames<'_>) {
         (ValueCount::Many, column_members(self.columns.as_deref()))
     }
 
@@ -124,10 +124,10 @@ impl Columns {
         let mut table = lines.iter().filter(|line| !is_rule(line.text));
         let mut rows = match &self.columns {
             Some(names) => TableBuilder::with_names(names.clone(), self.ragged_rows, text),
-            None if starts.is_none() => return self.under_header(&lines, text, typing),
+            None if starts.is_none() => return self.extract_with_header(&lines, text, typing),
             None => {
                 let header = table.next().ok_or(NO_HEADER)?;
-                self.rows_under(*header, cells(header), &lines, text)?
+                self.table_with_header(*header, cells(header), &lines, text)?
             }
         };
         let frame = lines.iter().find_map(|line| Frame::parse(line.text)).filter(|frame| {
@@ -159,8 +159,8 @@ impl Columns {
         }
         let mut table = Vec::new();
         for line in lines {
-            let is_behind = self.stop_before.as_ref().is_some_and(|until| until.is_match(line.text));
-            if is_behind && !table.is_empty() {
+            let ends_table = self.stop_before.as_ref().is_some_and(|until| until.is_match(line.text));
+            if ends_table && !table.is_empty() {
                 break;
             }
             if line.text.trim().is_empty() {
@@ -176,7 +176,7 @@ impl Columns {
 
     /// Begins a table with the names in its header. A horizontal rule below the line makes it certainly a
     /// header.
-    fn rows_under(
+    fn table_with_header(
         &self,
         header: LineBlock<'_>,
         names: Vec<String>,
@@ -189,7 +189,12 @@ impl Columns {
         Ok(rows)
     }
 
-    fn under_header(&self, lines: &[LineBlock<'_>], text: &str, typing: &Typing) -> Result<Value, ReadError> {
+    fn extract_with_header(
+        &self,
+        lines: &[LineBlock<'_>],
+        text: &str,
+        typing: &Typing,
+    ) -> Result<Value, ReadError> {
         if let Some((frame, at, rows_at)) = Frame::around(lines)
             && let Some(cells) = frame.cells(lines[at].text)
         {
@@ -200,7 +205,7 @@ impl Columns {
                 }
                 name.clone_from(first);
             }
-            let mut rows = self.rows_under(lines[at], names, lines, text)?;
+            let mut rows = self.table_with_header(lines[at], names, lines, text)?;
             between_bars(&frame, lines.get(rows_at..).unwrap_or_default(), &mut rows)?;
             return rows.into_value(typing);
         }
@@ -228,15 +233,14 @@ impl Columns {
         if let Some(name) = header.first_named() {
             return Err(first_is_named(lines[at], name));
         }
-        let mut rows = self.rows_under(lines[at], header.names.clone(), lines, text)?;
-        // A long cell shifts the cells after it. If every cell is one word, the words can be counted instead.
+        let mut rows = self.table_with_header(lines[at], header.names.clone(), lines, text)?;
+        // A long cell shifts the cells after it. If all but the last are one word, words can be counted.
         let all_words = LazyCell::new(|| {
-            let mut straight =
-                body().filter_map(|line| header.cells(&expand_tabs(line.text)).ok()).peekable();
+            let mut aligned = body().filter_map(|line| header.cells(&expand_tabs(line.text)).ok()).peekable();
             // Without another row for comparison, a cell of several words can't be distinguished from a
             // shifted one.
-            straight.peek().is_some()
-                && straight.all(|cells| {
+            aligned.peek().is_some()
+                && aligned.all(|cells| {
                     let before_last = cells.len().saturating_sub(1);
                     cells[..before_last].iter().all(|cell| cell.split_whitespace().count() == 1)
                 })

@@ -1,5 +1,5 @@
 //! `grok`: patterns that refer to named patterns, `%{IP:client}`. Expands them into a regular expression,
-//! which [`Regex`] then searches.
+//! which [`Regex`] then matches.
 
 use std::sync::LazyLock;
 
@@ -80,12 +80,10 @@ impl GrokPatterns {
             captures: Vec::new(),
             inside: Vec::new(),
         };
-        expansion.put(written)?;
+        expansion.expand(written)?;
         // A named group in the configured text is a capture, too. Captures are in the order of the pattern.
         let pattern = Pattern::multi_line(&expansion.text).map_err(|error| {
-            let message = format!(
-                "once those that it names are put in, the pattern is not a regular expression: {error}"
-            );
+            let message = format!("the expanded pattern is not a valid regular expression: {error}");
             let help = "use the syntax of the Rust `regex` crate, which has no look-around";
             GrokError::new(message, None, help)
         })?;
@@ -116,20 +114,20 @@ struct PatternExpansion<'p> {
 }
 
 impl<'p> PatternExpansion<'p> {
-    fn put(&mut self, written: &'p str) -> Result<(), GrokError> {
+    fn expand(&mut self, written: &'p str) -> Result<(), GrokError> {
         let mut rest = written;
         while let Some((before, after)) = rest.split_once("%{") {
             self.push(before)?;
             let Some((reference, after)) = after.split_once('}') else {
                 return Err(GrokError::malformed(after));
             };
-            self.put_named(reference)?;
+            self.expand_reference(reference)?;
             rest = after;
         }
         self.push(rest)
     }
 
-    fn put_named(&mut self, reference: &str) -> Result<(), GrokError> {
+    fn expand_reference(&mut self, reference: &str) -> Result<(), GrokError> {
         let mut parts = reference.split(':');
         let (name, capture, kind) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
         if !is_name(name) || parts.next().is_some() {
@@ -146,7 +144,7 @@ impl<'p> PatternExpansion<'p> {
             GrokError::new(format!("no pattern is called `{name}`"), Some(format!("%{{{name}")), help)
         })?;
         if self.inside.contains(&known) || self.inside.len() >= GrokPatterns::DEPTH_LIMIT {
-            let message = format!("pattern `{name}` has itself in it");
+            let message = format!("pattern `{name}` refers to itself");
             let help = "remove the cycle: a pattern can't contain itself";
             return Err(GrokError::new(message, Some(format!("%{{{name}")), help));
         }
@@ -158,7 +156,7 @@ impl<'p> PatternExpansion<'p> {
             None => self.push("(?:")?,
         }
         self.inside.push(known);
-        self.put(text)?;
+        self.expand(text)?;
         self.inside.pop();
         self.push(")")
     }
@@ -201,8 +199,7 @@ impl<'p> PatternExpansion<'p> {
     fn push(&mut self, text: &str) -> Result<(), GrokError> {
         if self.text.len() + text.len() > GrokPatterns::LENGTH_LIMIT_BYTES {
             let limit = GrokPatterns::LENGTH_LIMIT_BYTES;
-            let message =
-                format!("the pattern is longer than {limit} bytes once those that it names are put in");
+            let message = format!("the expanded pattern is longer than {limit} bytes");
             return Err(GrokError::new(message, None, "use fewer patterns"));
         }
         self.text.push_str(text);

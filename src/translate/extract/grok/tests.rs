@@ -213,7 +213,7 @@ fn errors_name_the_mistake() {
         assert_eq!(wrong(&[], written).to_string(), message);
     }
     let circle = wrong(&[("A", "%{B}"), ("B", "x%{A}")], "%{A:a}");
-    assert_eq!(circle.to_string(), "pattern `A` has itself in it");
+    assert_eq!(circle.to_string(), "pattern `A` refers to itself");
     assert!(wrong(&[], "%{WORD:a}(").to_string().contains("is not a regular expression"));
     let doubling: Vec<_> = (0..40).map(|n| (format!("P{n}"), format!("%{{P{0}}}%{{P{0}}}", n + 1))).collect();
     let mut doubling: Vec<_> = doubling.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();

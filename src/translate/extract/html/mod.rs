@@ -14,7 +14,7 @@ pub use self::page::CssSelector;
 use self::page::PageBudget;
 pub(in crate::translate) use self::text::error_page_message;
 use super::records::{column_members, gather, not_empty, read_columns};
-use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
+use super::{Extracted, FormatParser, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::settings::{Checked, Code, Cursor, Kind, Named, OpenSection, Setting, text_of};
 use crate::translate::fields::{list_of, object_of};
 use crate::translate::read_error::{ReadError, at_most};
@@ -105,8 +105,8 @@ pub struct Selected {
     pub optional: bool,
 }
 
-impl Extraction for Html {
-    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+impl FormatParser for Html {
+    fn result_shape(&self) -> (ValueCount, MemberNames<'_>) {
         let names = match (&self.select, &self.table) {
             (Some(select), _) => MemberNames::Names(select.0.iter().map(|(name, _)| name.as_str()).collect()),
             (None, Some(_)) => column_members(self.columns.as_deref()),
@@ -184,7 +184,7 @@ impl Html {
             (Some(select), Some(items)) => {
                 let elements = items.all(root, &mut work)?;
                 let source = &items.source;
-                at_most(RECORD_LIMIT, elements.len(), &format!("of `{source}`"))?;
+                at_most(RECORD_LIMIT, elements.len(), &format!("elements `{source}`"))?;
                 if elements.is_empty() && !self.allow_empty {
                     return Err(read_error!("expected elements `{source}`, found none"));
                 }
@@ -231,7 +231,7 @@ impl Selected {
         let elements = self.css.as_ref().map_or_else(|| Ok(vec![within]), |css| css.all(within, work))?;
         let mut values = elements.into_iter().filter_map(|element| self.read(element, work).transpose());
         if self.all {
-            return gather(values, &format!("of `{name}`")).map(|values| Some(Value::Array(values)));
+            return gather(values, &format!("values of `{name}`")).map(|values| Some(Value::Array(values)));
         }
         match values.next().transpose()? {
             None if !self.optional => {

@@ -154,7 +154,7 @@ impl State {
 /// Remaining work on a page: visited elements and copied bytes. Selectors may read the same part repeatedly;
 /// the budget keeps the total work linear in the size of the page.
 pub(super) struct PageBudget {
-    /// Bytes that may still be copied; a visited element costs [`BYTES_AN_ELEMENT`].
+    /// Bytes that may still be copied; a visited element costs [`BYTES_PER_ELEMENT`].
     remaining_bytes: usize,
     /// Maximum depth and maximum number of siblings in the page.
     deepest: usize,
@@ -162,7 +162,7 @@ pub(super) struct PageBudget {
 }
 
 /// Cost of a visited element in the [`PageBudget`], in bytes.
-const BYTES_AN_ELEMENT: usize = 4;
+const BYTES_PER_ELEMENT: usize = 4;
 
 impl PageBudget {
     pub(super) fn for_page(page: &Html, text: &str) -> Self {
@@ -177,8 +177,9 @@ impl PageBudget {
     /// Charges copied bytes.
     pub(super) fn take(&mut self, bytes: usize) -> Result<(), ReadError> {
         let remaining = self.remaining_bytes.checked_sub(bytes);
-        self.remaining_bytes = remaining
-            .ok_or("expected a page that takes less work, found one that nests or repeats too much")?;
+        self.remaining_bytes = remaining.ok_or(
+            "expected a page within the work limit, found one too large or too nested for the selectors",
+        )?;
         Ok(())
     }
 
@@ -186,7 +187,7 @@ impl PageBudget {
     fn search(&mut self, css: &CssSelector, within: ElementRef<'_>) -> Result<(), ReadError> {
         let below = if css.visits_descendants { self.deepest } else { 0 };
         let beside = if css.visits_siblings { self.widest } else { 0 };
-        self.take(BYTES_AN_ELEMENT * within.descendants().count() * (1 + below + beside))
+        self.take(BYTES_PER_ELEMENT * within.descendants().count() * (1 + below + beside))
     }
 }
 
@@ -242,8 +243,8 @@ impl CssSelector {
     }
 }
 
-/// Replaces each character that only resembles syntax by `x`: strings, attributes, escapes, and formulas such
-/// as `:nth-child(2n + 1)`. Also returns the bracket or quote that is missing at the end of an unclosed one.
+/// Replaces each character that only resembles syntax by `x`: strings, attributes, escapes, and formulas
+/// (An+B) such as `:nth-child(2n + 1)`. Also returns the closing bracket or quote that is missing, if any.
 fn without_literals(source: &str) -> (String, Option<char>) {
     let mut bare = String::new();
     let mut closing = Vec::new();

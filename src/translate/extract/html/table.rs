@@ -41,7 +41,7 @@ pub(super) fn rows(
 /// several columns is a prefix of each name; a heading that spans several rows occurs once.
 fn names(headings: &[TableRow], rows: &[TableRow]) -> Vec<String> {
     let columns = headings.iter().chain(rows).map(|row| row.cells.len()).max().unwrap_or(0);
-    // Number of columns with each name. Counting from 2 for each repetition would copy long names too often.
+    // Number of columns with each name. Trying each suffix from 2 would take quadratic time.
     let mut seen = HashMap::<String, usize>::new();
     let unique = |column: usize| {
         let mut words: Vec<&Rc<str>> =
@@ -61,8 +61,8 @@ fn names(headings: &[TableRow], rows: &[TableRow]) -> Vec<String> {
     (0..columns).map(unique).collect()
 }
 
-/// Returns an object of names and values, from rows `<th>name</th><td>value</td>`, or from rows of two cells
-/// of the same kind. The values of a repeated name become a list.
+/// Returns an object of names and values: the first cell of a row is a name, the others are its values. In a
+/// row with several `<th>`, every two cells are a pair. The values of a repeated name become a list.
 pub(super) fn pairs(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Value, ReadError> {
     let mut found = Map::new();
     for row in row_elements(table) {

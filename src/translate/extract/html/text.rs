@@ -130,7 +130,7 @@ impl TextWriter {
 }
 
 /// Words that carry no information in an error message.
-const EMPTY_WORDS: [&str; 10] =
+const STOP_WORDS: [&str; 10] =
     ["code", "error", "http", "page", "report", "response", "status", "sorry", "the", "type"];
 
 /// Message of an error page: a line that begins with the status (`404 - No such project`), else the first
@@ -146,20 +146,21 @@ pub(in crate::translate) fn error_page_message(page: &str, status: StatusCode) -
     let body = rendered_text(elements(&page, &["body"]).next()?, &mut work).ok()?;
     let lines: Vec<String> = body.lines().map(collapse_whitespace).filter(|line| !line.is_empty()).collect();
 
-    let says = |text: &&String| !is_program(text) && has_information(text, status);
-    let begins_with_status = |line: &&String| line.starts_with(status.as_str()) && says(line);
+    let is_informative = |text: &&String| !is_program(text) && has_information(text, status);
+    let begins_with_status = |line: &&String| line.starts_with(status.as_str()) && is_informative(line);
     if let Some(line) = lines.iter().find(begins_with_status) {
         return Some(line.clone());
     }
     // A page may have menus after the heading, so paragraphs take precedence over other lines.
-    let is_sentence = |line: &&String| line.contains(' ') && says(line);
-    let behind_heading = lines.iter().position(|line| *line == heading).map_or(0, |at| at + 1);
-    let sentence = paragraphs.iter().find(says).or_else(|| lines[behind_heading..].iter().find(is_sentence));
-    let said: Vec<&str> =
-        Some(&heading).filter(says).into_iter().chain(sentence).map(String::as_str).collect();
-    match said.as_slice() {
+    let is_sentence = |line: &&String| line.contains(' ') && is_informative(line);
+    let after_heading = lines.iter().position(|line| *line == heading).map_or(0, |at| at + 1);
+    let sentence =
+        paragraphs.iter().find(is_informative).or_else(|| lines[after_heading..].iter().find(is_sentence));
+    let parts: Vec<&str> =
+        Some(&heading).filter(is_informative).into_iter().chain(sentence).map(String::as_str).collect();
+    match parts.as_slice() {
         [] => title.filter(|title| has_information(title, status)),
-        said => Some(said.join(": ")),
+        parts => Some(parts.join(": ")),
     }
 }
 
@@ -184,8 +185,8 @@ fn has_information(text: &str, status: StatusCode) -> bool {
     let reason = status.canonical_reason().unwrap_or_default();
     text.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty()).any(|word| {
         let is_reason = reason.split(['-', ' ']).any(|part| part.eq_ignore_ascii_case(word));
-        let is_empty = EMPTY_WORDS.iter().any(|empty| empty.eq_ignore_ascii_case(word));
-        !is_reason && !is_empty && word.chars().any(char::is_alphabetic)
+        let is_stop_word = STOP_WORDS.iter().any(|stop| stop.eq_ignore_ascii_case(word));
+        !is_reason && !is_stop_word && word.chars().any(char::is_alphabetic)
     })
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use settings_derive::{Section, Word};
 
 use super::records::{lines, quoted_length, unescaped};
-use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
+use super::{Extracted, FormatParser, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::model::object_without_nones;
 use crate::settings::{Checked, Cursor, Invalid, OpenSection, Setting, suggest};
 use crate::translate::convert::to_number;
@@ -92,8 +92,8 @@ struct Family<'t> {
 
 type NameAndLabels = (String, Map<String, Value>);
 
-impl Extraction for Metrics {
-    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+impl FormatParser for Metrics {
+    fn result_shape(&self) -> (ValueCount, MemberNames<'_>) {
         match self.shape {
             MetricsShape::Samples => (ValueCount::Many, MemberNames::Names(Self::MEMBERS.to_vec())),
             MetricsShape::Rows => (ValueCount::Many, MemberNames::AnyNames),
@@ -231,9 +231,11 @@ impl<'t> ResultBuilder<'t> {
             }
             MetricsShape::Rows => {
                 if let Some(label) = ["metric", "value"].iter().find(|name| labels.contains_key(**name)) {
-                    let expected = format!("expected no label `{label}` beside a row's own, found one of ");
+                    let expected = format!(
+                        "expected no label `{label}`, a name that each row uses itself, found it in "
+                    );
                     let error = ReadError::with_quote(MAX_SHOWN, &expected, &name);
-                    return Err(error.with_suffix("; `as: samples` keeps them apart"));
+                    return Err(error.with_suffix("; use `as: samples`"));
                 }
                 let mut members = Map::new();
                 members.insert("metric".into(), name.into());
@@ -405,7 +407,7 @@ impl<'t> Scanner<'t> {
         to_number(word).map(Some).ok_or_else(|| Scanner(word).error("a time after the value"))
     }
 
-    /// Consumes the OpenMetrics exemplar of a bucket: `# {trace_id="…"} 0.67 1520879607.789`.
+    /// Consumes the OpenMetrics exemplar of a sample: `# {trace_id="…"} 0.67 1520879607.789`.
     fn exemplar(&mut self) -> Result<Option<Value>, ReadError> {
         if !self.take('#') {
             return Ok(None);

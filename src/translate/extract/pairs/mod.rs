@@ -12,7 +12,7 @@ use settings_derive::{Section, Word};
 use super::records::{
     LineBlock, Records, add, gather, quoted_length, texts, unescaped, with_plain_line_ends,
 };
-use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount};
+use super::{Extracted, FormatParser, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::settings::{Checked, Code, Cursor, Invalid, Kind, Node, OpenSection, Setting};
 use crate::translate::fields::Fields;
 use crate::translate::pattern::Pattern;
@@ -68,7 +68,7 @@ pub struct Pairs {
     /// Regular expression of lines that end a section. With it, sections can be nested.
     #[key(
         requires = "sections",
-        help = "add a pattern for the begin of a section: `sections: '^BEGIN:(?<name>.+)'`",
+        help = "add a pattern for the start of a section: `sections: '^BEGIN:(?<name>.+)'`",
         shown = "a section ends where the next begins"
     )]
     pub section_end: Option<Pattern>,
@@ -104,7 +104,7 @@ pub enum Indented {
     Lines,
     /// Continuations of the value above, joined with a space.
     Words,
-    /// Continuations of the value above after their first character, as in LDIF.
+    /// Folded lines, as in LDIF: continuations of the value above, without their first character.
     Fold,
 }
 
@@ -135,8 +135,8 @@ fn read_sections(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
     Ok(Some(pattern))
 }
 
-impl Extraction for Pairs {
-    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+impl FormatParser for Pairs {
+    fn result_shape(&self) -> (ValueCount, MemberNames<'_>) {
         match self.each {
             EachPairs::Text => (ValueCount::One, MemberNames::AnyNames),
             EachPairs::Block => (ValueCount::Many, MemberNames::AnyNames),
@@ -215,12 +215,12 @@ impl Pairs {
         limit: usize,
         stop: Option<&WorkBudget>,
     ) -> Result<(Map<String, Value>, usize), ReadError> {
-        let (found, open) = Default::default();
-        let mut builder = Builder { pairs: self, wanted, stop, limit, count: 0, found, open };
+        let (found, stack) = Default::default();
+        let mut builder = Builder { pairs: self, wanted, stop, limit, count: 0, found, stack };
         for line in block.split(b'\n') {
             builder.add_line(line.text).map_err(|error| line.locate(error))?;
         }
-        while !builder.open.is_empty() {
+        while !builder.stack.is_empty() {
             builder.close_section();
         }
         Ok((builder.found, builder.count))
@@ -277,12 +277,12 @@ struct Builder<'p, 't> {
     found: Map<String, Value>,
     /// Open sections, outermost first, and after them the lines that may still have continuations or members,
     /// each indented more than the previous one.
-    open: Vec<Open<'t>>,
+    stack: Vec<OpenEntry<'t>>,
 }
 
 /// Section, or line that may still have continuations or members.
 #[derive(Default)]
-struct Open<'t> {
+struct OpenEntry<'t> {
     /// Indentation of a line; `None` for a section.
     indent: Option<usize>,
     key: &'t str,
@@ -307,13 +307,13 @@ impl<'t> Builder<'_, 't> {
             return Ok(());
         }
         let is_indented = bare.len() < line.len();
-        if is_indented && self.goes_on(line) {
+        if is_indented && self.append_continuation(line) {
             return Ok(());
         }
         // The value above has white space before it, so a line aligned with it is indented, too.
         if is_indented && self.is_below_value(line) {
             self.count_pair()?;
-            if let Some(open) = self.open.last_mut() {
+            if let Some(open) = self.stack.last_mut() {
                 open.more.push(bare.trim_end());
             }
             return Ok(());
@@ -322,7 +322,11 @@ impl<'t> Builder<'_, 't> {
             // In LDIF, a comment may be folded, too (RFC 2849): its continuation lines belong to no key.
             if pairs.indented == Indented::Fold {
                 self.close(0);
-                self.open.push(Open { indent: Some(0), value: Some("".into()), ..Open::default() });
+                self.stack.push(OpenEntry {
+                    indent: Some(0),
+                    value: Some("".into()),
+                    ..OpenEntry::default()
+                });
             }
             return Ok(());
         }
@@ -339,7 +343,7 @@ impl<'t> Builder<'_, 't> {
             }
             let name = pattern.names().next().and_then(|name| captures.name(name));
             let key = name.map_or("", |name| name.as_str().trim());
-            return self.open(Open { key, ..Open::default() });
+            return self.open(OpenEntry { key, ..OpenEntry::default() });
         }
         if let Some(pattern) = &pairs.pattern {
             return self.add_matches(pattern, bare);
@@ -353,7 +357,7 @@ impl<'t> Builder<'_, 't> {
         if !key.is_empty() && (value.is_some() || is_nested) {
             let place = value.map(|value| (line, value));
             let value = value.map(Cow::from);
-            return self.open(Open { indent: Some(indent), key, value, place, ..Open::default() });
+            return self.open(OpenEntry { indent: Some(indent), key, value, place, ..OpenEntry::default() });
         }
         Ok(())
     }
@@ -369,7 +373,7 @@ impl<'t> Builder<'_, 't> {
             if !key.is_empty() {
                 self.close(0);
                 let value = Some(value.as_str().into());
-                self.open(Open { indent: Some(0), key, value, ..Open::default() })?;
+                self.open(OpenEntry { indent: Some(0), key, value, ..OpenEntry::default() })?;
             }
         }
         Ok(())
@@ -384,14 +388,14 @@ impl<'t> Builder<'_, 't> {
         }
     }
 
-    fn open(&mut self, line: Open<'t>) -> Result<(), ReadError> {
+    fn open(&mut self, line: OpenEntry<'t>) -> Result<(), ReadError> {
         self.count_pair()?;
-        self.open.push(line);
-        at_most(Pairs::NESTING_LIMIT, self.open.len(), "levels of sections and indentation")
+        self.stack.push(line);
+        at_most(Pairs::NESTING_LIMIT, self.stack.len(), "levels of sections and indentation")
     }
 
     /// Appends an indented line to the value above. Returns whether there was one.
-    fn goes_on(&mut self, line: &str) -> bool {
+    fn append_continuation(&mut self, line: &str) -> bool {
         let mut rest = line.chars();
         rest.next();
         let (between, more) = match self.pairs.indented {
@@ -400,7 +404,7 @@ impl<'t> Builder<'_, 't> {
             Indented::Words => (" ", line.trim()),
             Indented::Fold => ("", rest.as_str()),
         };
-        let Some(value) = self.open.last_mut().and_then(|open| open.value.as_mut()) else { return false };
+        let Some(value) = self.stack.last_mut().and_then(|open| open.value.as_mut()) else { return false };
         let value = value.to_mut();
         value.push_str(between);
         value.push_str(more);
@@ -411,7 +415,7 @@ impl<'t> Builder<'_, 't> {
     /// that `ipconfig` prints. Such a value may contain the separator (`fe80::1`), but no white space after
     /// it.
     fn is_below_value(&self, line: &str) -> bool {
-        let above = self.open.last().and_then(|open| open.place);
+        let above = self.stack.last().and_then(|open| open.place);
         let Some(column) = above.and_then(|(line, value)| value_column(line, value)) else { return false };
         if column != indentation(line) || !line.contains(char::is_alphanumeric) {
             return false;
@@ -425,12 +429,12 @@ impl<'t> Builder<'_, 't> {
 
     /// Closes every open line of the innermost section that is indented by at least `indent` columns.
     fn close(&mut self, indent: usize) {
-        while let Some(last) = self.open.last().filter(|line| line.indent.is_some_and(|own| own >= indent)) {
-            if self.open.len() == 1 && !self.wants(last.key) {
-                self.open.clear();
+        while let Some(last) = self.stack.last().filter(|line| line.indent.is_some_and(|own| own >= indent)) {
+            if self.stack.len() == 1 && !self.wants(last.key) {
+                self.stack.clear();
                 return;
             }
-            let Some(mut line) = self.open.pop().filter(|line| !line.key.is_empty()) else { continue };
+            let Some(mut line) = self.stack.pop().filter(|line| !line.key.is_empty()) else { continue };
             let more: Vec<Value> = line.more.iter().map(|value| self.pairs.plain(value).into()).collect();
             let values = match line.value {
                 _ if !line.members.is_empty() => {
@@ -439,7 +443,7 @@ impl<'t> Builder<'_, 't> {
                 }
                 // A line without a separator and without members is a further value of its parent line.
                 None if more.is_empty() => {
-                    let parent = self.open.last_mut().filter(|parent| parent.indent.is_some());
+                    let parent = self.stack.last_mut().filter(|parent| parent.indent.is_some());
                     if let Some(parent) = parent.filter(|_| line.key.contains(char::is_alphanumeric)) {
                         parent.more.push(line.key);
                     }
@@ -451,7 +455,7 @@ impl<'t> Builder<'_, 't> {
                     own.into_iter().chain(more).collect()
                 }
             };
-            let members = match self.open.last_mut() {
+            let members = match self.stack.last_mut() {
                 Some(parent) => {
                     let own = parent.value.as_ref().map(|value| self.pairs.plain(value));
                     if let Some(own) = own.filter(|own| parent.members.is_empty() && !own.is_empty()) {
@@ -472,9 +476,9 @@ impl<'t> Builder<'_, 't> {
 
     fn close_section(&mut self) {
         self.close(0);
-        let Some(Open { key, members, .. }) = self.open.pop() else { return };
-        let is_wanted = !self.open.is_empty() || self.wants(key);
-        let outer = self.open.last_mut().map_or(&mut self.found, |outer| &mut outer.members);
+        let Some(OpenEntry { key, members, .. }) = self.stack.pop() else { return };
+        let is_wanted = !self.stack.is_empty() || self.wants(key);
+        let outer = self.stack.last_mut().map_or(&mut self.found, |outer| &mut outer.members);
         if is_wanted {
             add(outer, key, Value::Object(members));
         }

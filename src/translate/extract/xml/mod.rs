@@ -13,7 +13,7 @@ use settings_derive::{Section, Word};
 
 use self::path::MinMatches;
 pub use self::path::{ElementPath, Prefixes};
-use super::{Extracted, Extraction, MemberNames, RECORD_LIMIT, Typing, ValueCount, records};
+use super::{Extracted, FormatParser, MemberNames, RECORD_LIMIT, Typing, ValueCount, records};
 use crate::model::cut_characters;
 use crate::settings::{Checked, Code, Cursor, Entry, Named, Setting, ValueKind, fixed_regex, text_of};
 use crate::translate::fields::TEXT_KEY;
@@ -85,8 +85,8 @@ const MACHINERY: [&str; 5] = [
     "http://www.w3.org/2003/05/soap-encoding",
 ];
 
-impl Extraction for Xml {
-    fn finds(&self) -> (ValueCount, MemberNames<'_>) {
+impl FormatParser for Xml {
+    fn result_shape(&self) -> (ValueCount, MemberNames<'_>) {
         (if self.items.is_some() { ValueCount::Many } else { ValueCount::One }, MemberNames::AnyNames)
     }
 
