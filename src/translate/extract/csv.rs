@@ -189,7 +189,9 @@ impl Csv {
     /// Returns the text after the prefix of the header line, or from the first row if no prefix is
     /// configured.
     fn table<'t>(&self, text: &'t str) -> Result<&'t str, ReadError> {
-        let end = self.row_delimiter.map_or('\n', char::from);
+        // As in `columns`: CR ends lines in a text without LF.
+        let line_end = if text.contains('\n') { '\n' } else { '\r' };
+        let end = self.row_delimiter.map_or(line_end, char::from);
         let mut rest = after_lines(text, self.skip, end)?;
         let Some(prefix) = &self.header else { return Ok(rest) };
         while !rest.is_empty() {
@@ -245,6 +247,11 @@ mod tests {
         let expected = Ok(r#"[{"city":"Oslo","temp":"-5.0"},{"city":"Bergen, \"ytre\"\r\nby","temp":""}]"#);
         check(&csv(), "city,temp\r\nOslo,-5.0\r\n\"Bergen, \"\"ytre\"\"\r\nby\",\r\n\r\n\n", expected);
         check(&csv(), "city,temp\rOslo,5", Ok(r#"[{"city":"Oslo","temp":"5"}]"#));
+        for csv in [Csv { skip: 1, ..csv() }, Csv { header: Some("# ".into()), ..csv() }] {
+            let header = csv.header.as_deref().unwrap_or_default();
+            let text = format!("title\r{header}city,temp\rOslo,5\r");
+            check(&csv, &text, Ok(r#"[{"city":"Oslo","temp":"5"}]"#));
+        }
         check(&Csv { delimiter: Some(b';'), ..csv() }, "a;b\n1,5;2", Ok(r#"[{"a":"1,5","b":"2"}]"#));
         check(
             &Csv { delimiter: Some(b'|'), trim: true, ..csv() },
