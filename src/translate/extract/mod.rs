@@ -186,10 +186,9 @@ impl ExtractPart {
         let view = inner.as_ref().unwrap_or(view);
         match &self.extractor.kind {
             ExtractorKind::Header(_) => true,
-            ExtractorKind::Regex(_) => view.text().is_ok(),
-            // A match may have a capture of the wrong type, which is an error.
-            ExtractorKind::Grok(regex) => {
-                view.text().is_ok_and(|text| regex.missing_in(text).count() == regex.patterns.0.len())
+            // A match may have a capture of the wrong type, and there may be too many matches.
+            ExtractorKind::Regex(regex) | ExtractorKind::Grok(regex) => {
+                view.text().is_ok_and(|text| !regex.matches(text))
             }
             kind => kind.reads_text() && view.text().is_ok_and(|text| text.trim().is_empty()),
         }

@@ -208,6 +208,17 @@ impl Regex {
         record.map(|record| Ok(Value::Object(record)))
     }
 
+    /// Whether a pattern matches in a part of the text that the rule searches.
+    pub(super) fn matches(&self, text: &str) -> bool {
+        let text = &*with_plain_line_ends(text);
+        let matches = |text: &str| self.patterns.0.iter().any(|pattern| pattern.pattern.is_match(text));
+        match self.each {
+            SearchScope::First | SearchScope::Match => matches(text),
+            SearchScope::Line => lines(text).any(|line| matches(line.text)),
+            SearchScope::Block => self.records.blocks(text).any(|block| matches(block.text)),
+        }
+    }
+
     /// Returns the patterns without a match in a text, as configured.
     pub(super) fn missing_in(&self, text: &str) -> impl Iterator<Item = &str> {
         let text = with_plain_line_ends(text);

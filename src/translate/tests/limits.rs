@@ -81,6 +81,25 @@ fn results_of_other_extractors_are_counted_too() {
     check_values(vec![parts()], "application/json", "[1,2,3,4,5]", Err(""));
 }
 
+/// Checks the error text of a rule with one part.
+#[track_caller]
+fn check_part(kind: ExtractorKind, optional: bool, body: &str, expected: &str) {
+    let mut rule = success(ExtractorKind::Json(Json), None, None);
+    let part = ExtractPart { name: "a".to_owned(), extractor: Extractor::untyped(kind), optional };
+    rule.extract = Some(Extract::Parts(vec![part]));
+    let result = run(&translator(vec![rule], None), &response(200, "text/plain", body.to_owned()));
+    let text = result.content[0].block.text(None).unwrap_or_default().into_owned();
+    assert!(result.is_error() && text.contains(expected), "{text}");
+}
+
+#[test]
+fn an_optional_part_with_too_many_matches_is_an_error() {
+    let pattern = extract::CapturePattern::plain(Pattern::compile("(?<a>x)").unwrap());
+    let patterns = extract::CapturePatterns(vec![pattern]);
+    let regex = extract::Regex { patterns, each: SearchScope::Match, records: extract::Records::default() };
+    check_part(ExtractorKind::Regex(regex), true, &"x".repeat(100_001), "expected at most 100000 matches");
+}
+
 #[test]
 fn the_output_of_a_filter_is_counted() {
     let mut translator = translator(vec![success(ExtractorKind::Json(Json), Some("[., .]"), None)], None);
