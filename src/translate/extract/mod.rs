@@ -465,7 +465,8 @@ impl Extracted {
             Self::Value(value) => Ok(value.clone()),
             Self::Text(text) => Ok(Value::String(text.to_string())),
             Self::Mcp(McpResult { value: Some(value), .. }) => value.to_value(view),
-            Self::Block(_) | Self::Mcp(_) => Err("expected a value, found binary data".into()),
+            Self::Mcp(_) => Err("expected structured content or a text block, found neither".into()),
+            Self::Block(_) => Err("expected a value, found binary data".into()),
             Self::Nothing => Ok(Value::Null),
         }
     }

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::*;
-use crate::translate::extract::{Csv, ExtractPart, Json, Pairs, SearchScope};
+use crate::translate::extract::{Csv, ExtractPart, Json, Mcp, Pairs, SearchScope};
 
 /// Checks the result for a response under a limit of ten values.
 #[track_caller]
@@ -98,6 +98,11 @@ fn an_optional_part_with_too_many_matches_is_an_error() {
     let patterns = extract::CapturePatterns(vec![pattern]);
     let regex = extract::Regex { patterns, each: SearchScope::Match, records: extract::Records::default() };
     check_part(ExtractorKind::Regex(regex), true, &"x".repeat(100_001), "expected at most 100000 matches");
+}
+
+#[test]
+fn an_mcp_part_without_a_value_is_an_error() {
+    check_part(ExtractorKind::Mcp(Mcp), false, r#"{"content": []}"#, "expected structured content or a text");
 }
 
 #[test]
