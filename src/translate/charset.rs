@@ -19,10 +19,10 @@ impl FromStr for Charset {
     type Err = String;
 
     fn from_str(label: &str) -> Result<Self, String> {
-        Encoding::for_label(label.as_bytes()).map(Self).ok_or_else(|| {
+        Encoding::for_label_no_replacement(label.as_bytes()).map(Self).ok_or_else(|| {
             format!(
-                "expected a label of the WHATWG Encoding Standard, such as `utf-8` or `windows-1252`, found \
-                 `{label}`"
+                "expected a charset label of the WHATWG Encoding Standard that can be decoded, such as `utf-8` or \
+                 `windows-1252`, found `{label}`"
             )
         })
     }
@@ -99,7 +99,7 @@ fn encoding_of(
         return Ok((encoding, length, "a byte order mark"));
     }
     if let Some(label) = response.charset() {
-        return match Encoding::for_label(label.as_bytes()) {
+        return match Encoding::for_label_no_replacement(label.as_bytes()) {
             Some(encoding) => Ok((encoding, 0, "Content-Type")),
             None => Err("expected a charset in `Content-Type`, found an unknown name; set `charset` in \
                          the rule"
@@ -159,7 +159,7 @@ pub(super) fn begins_with_tag(document: &[u8], tags: &[&str]) -> bool {
 }
 
 fn encoding_of_label(label: &str, place: &'static str) -> Result<DeclaredCharset, String> {
-    match Encoding::for_label(label.as_bytes()) {
+    match Encoding::for_label_no_replacement(label.as_bytes()) {
         // The declaration was read as single bytes, so the document can't be UTF-16: programs write `utf-16`
         // and then send UTF-8 (HTML, section 13.2.3.2).
         Some(encoding) if encoding == UTF_16LE || encoding == UTF_16BE => {
@@ -269,6 +269,9 @@ mod tests {
         check("text/plain; charset=utf-8", None, b"Troms\xf8", Err("UTF-8"));
         check("text/plain", None, b"O\0k\0", Err("UTF-16"));
         check("text/plain; charset=klingon", None, b"x", Err("an unknown name"));
+        // The standard decodes this charset to one `�`.
+        check("text/plain; charset=iso-2022-kr", None, b"x", Err("an unknown name"));
+        assert!("iso-2022-kr".parse::<Charset>().is_err());
         check("text/plain; charset=shift_jis", None, b"\x81", Err("Shift_JIS"));
         check("text/html", None, b"<meta charset=shift_jis>\x81", Err("Shift_JIS"));
         check("text/html", None, b"<meta charset=utf-8>Troms\xf8", Err("expected text in UTF-8"));
