@@ -19,8 +19,9 @@ pub(super) fn rows(
 ) -> Result<Value, ReadError> {
     let rows = read(table, work)?;
     let first = rows.iter().take_while(|row| row.is_heading || row.is_blank()).count();
-    // Without heading rows (in `<thead>`, or with `<th>` only), the first row is the header.
-    let first = if first == 0 && declared.is_none() { rows.len().min(1) } else { first };
+    // Without heading rows (in `<thead>`, or with `<th>` only), the first row with text is the header.
+    let has_headings = declared.is_some() || rows[..first].iter().any(|row| row.is_heading);
+    let first = if has_headings { first } else { rows.len().min(first + 1) };
     let (headings, rows) = rows.split_at(first);
     let names = declared.map_or_else(|| names(headings, rows), <[String]>::to_vec);
     let mut found = Vec::new();

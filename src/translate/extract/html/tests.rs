@@ -142,6 +142,8 @@ fn a_table_is_rows_by_its_headings() {
     check(&rows, "<table></table>", Ok("[]"));
 }
 
+    let blank_first = "<table><tr><td><td><tr><td>A<td>B<tr><td>1<td>2</table>";
+    check(&rows, blank_first, Ok(r#"[{"A":"1","B":"2"}]"#));
 #[test]
 fn a_table_is_pairs_of_name_and_value() {
     let page = "<table><tr><th colspan=2>About<tr><th>Up:<td>3 d<tr><td>Load<td>1<td>2<tr><th>A<td>1<th>B<td>2</table>";
