@@ -63,19 +63,18 @@ fn names(headings: &[TableRow], rows: &[TableRow]) -> Vec<String> {
 }
 
 /// Returns an object of names and values: the first cell of a row is a name, the others are its values. In a
-/// row with several `<th>`, every two cells are a pair. The values of a repeated name become a list.
+/// row with several `<th>`, each begins a pair. The values of a repeated name become a list.
 pub(super) fn pairs(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Value, ReadError> {
     let mut found = Map::new();
     for row in row_elements(table) {
         work.take(1)?;
         let cells: Vec<ElementRef<'_>> = cell_elements(row).collect();
-        // A row of headings only is not a pair. A row with several headings is one pair per heading.
-        let length = match cells.iter().filter(|cell| is_heading(cell)).count() {
-            names if names == cells.len() => continue,
-            0 | 1 => cells.len(),
-            _ => 2,
-        };
-        for pair in cells.chunks(length) {
+        // A row of headings only is not a pair. In a row with several headings, each begins a pair.
+        let headings = cells.iter().filter(|cell| is_heading(cell)).count();
+        if headings == cells.len() {
+            continue;
+        }
+        for pair in cells.chunk_by(|_, next| headings < 2 || !is_heading(next)) {
             let [name, values @ ..] = pair else { continue };
             let name = text::rendered_text(*name, work)?;
             let name = name.trim().trim_end_matches(':').trim_end();

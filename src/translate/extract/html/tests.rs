@@ -150,6 +150,7 @@ fn a_table_is_pairs_of_name_and_value() {
     check(&pairs(), page, Ok(r#"{"Up":"3 d","Load":["1","2"],"A":"1","B":"2"}"#));
 }
 
+    check(&pairs(), "<table><tr><th>A<td>1<td>2<th>B<td>3</table>", Ok(r#"{"A":["1","2"],"B":"3"}"#));
 #[test]
 fn an_invalid_selector_is_an_error_with_its_position() {
     for (source, at, part) in [
