@@ -28,16 +28,22 @@ pub(super) fn read_certificate<T: From<Pem>>(value: &Cursor<'_>) -> Checked<T> {
 /// Reads trusted CAs. The CAs expire with the last of them.
 pub(super) fn read_trusted_cas(value: &Cursor<'_>) -> Checked<Option<Pem>> {
     // Old CAs may remain in the file beside their replacements.
-    read_certificates(value, |expiries| expiries.into_iter().max()).map(Some)
+    let pem = read_certificates(value, |expiries| expiries.into_iter().max())?;
+    match roots(&pem.0) {
+        Ok(_) => Ok(Some(pem)),
+        Err(error) => value.reject(Invalid::without_value(error.to_string(), CERTIFICATES_HELP)),
+    }
 }
+
+const CERTIFICATES_HELP: &str = "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`";
 
 /// Reads certificates, and records their expiry time for `/metrics` and warnings. `expiry` selects it from
 /// the times of all certificates.
 fn read_certificates(value: &Cursor<'_>, expiry: fn(Vec<SystemTime>) -> Option<SystemTime>) -> Checked<Pem> {
     let pem = Pem::read(value)?;
     if certificates(&pem.0).is_none() {
-        let help = "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`";
-        return value.reject(Invalid::without_value(TlsError::Certificates.to_string(), help));
+        let message = TlsError::Certificates.to_string();
+        return value.reject(Invalid::without_value(message, CERTIFICATES_HELP));
     }
     if let Some(expiry) = expiry(expiries(&pem.0)) {
         value.context.report.add_certificate(value.node.span, expiry);
