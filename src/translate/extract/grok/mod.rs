@@ -143,7 +143,12 @@ impl<'p> PatternExpansion<'p> {
             );
             GrokError::new(format!("no pattern is called `{name}`"), Some(format!("%{{{name}")), help)
         })?;
-        if self.inside.contains(&known) || self.inside.len() >= GrokPatterns::DEPTH_LIMIT {
+        if self.inside.len() >= GrokPatterns::DEPTH_LIMIT && !self.inside.contains(&known) {
+            let message =
+                format!("patterns refer to others at more than {} levels", GrokPatterns::DEPTH_LIMIT);
+            return Err(GrokError::new(message, Some(format!("%{{{name}")), "nest fewer patterns"));
+        }
+        if self.inside.contains(&known) {
             let message = format!("pattern `{name}` refers to itself");
             let help = "remove the cycle: a pattern can't contain itself";
             return Err(GrokError::new(message, Some(format!("%{{{name}")), help));

@@ -214,7 +214,11 @@ fn errors_name_the_mistake() {
     }
     let circle = wrong(&[("A", "%{B}"), ("B", "x%{A}")], "%{A:a}");
     assert_eq!(circle.to_string(), "pattern `A` refers to itself");
-    assert!(wrong(&[], "%{WORD:a}(").to_string().contains("is not a regular expression"));
+    let deep: Vec<_> = (0..70).map(|n| (format!("P{n}"), format!("%{{P{}}}", n + 1))).collect();
+    let mut deep: Vec<_> = deep.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    deep.push(("P70", ""));
+    assert_eq!(wrong(&deep, "%{P0:a}").to_string(), "patterns refer to others at more than 64 levels");
+    assert!(wrong(&[], "%{WORD:a}(").to_string().contains("is not a valid regular expression"));
     let doubling: Vec<_> = (0..40).map(|n| (format!("P{n}"), format!("%{{P{0}}}%{{P{0}}}", n + 1))).collect();
     let mut doubling: Vec<_> = doubling.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     doubling.push(("P40", ""));
