@@ -166,8 +166,8 @@ impl<'p> PatternExpansion<'p> {
         self.push(")")
     }
 
-    /// Records a capture and returns the name of its group. Groups get unique names, because the regex engine
-    /// rejects duplicates and grok allows them.
+    /// Records a capture and returns the name of its group. Groups get unique names that no author writes,
+    /// because the regex engine rejects duplicates and grok allows them.
     fn capture(&mut self, name: &str, kind: Option<&str>) -> Result<String, GrokError> {
         let good = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '@');
         if name.is_empty() || !name.chars().all(good) {
@@ -195,7 +195,7 @@ impl<'p> PatternExpansion<'p> {
                 return Err(GrokError::new(message, Some(format!(":{other}}}")), help));
             }
         };
-        let group = format!("grok_{}", self.captures.len());
+        let group = format!("grok[{}]", self.captures.len());
         let kind = kind.map(FieldType::from);
         self.captures.push(Capture { group: group.clone(), name: name.to_owned(), kind });
         Ok(group)

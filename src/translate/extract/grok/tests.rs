@@ -189,6 +189,7 @@ fn custom_patterns_may_refer_to_others_and_override_the_library() {
 fn one_name_may_be_captured_several_times_or_as_a_named_group() {
     check(&[], "(?:%{INT:n} items|only %{WORD:n})", "only one", r#"{"n":"one"}"#);
     check(&[], "%{INT:n}-%{INT:n}", "1-2", r#"{"n":["1","2"]}"#);
+    check(&[], r"(?<grok_0>\w) %{INT:n}", "a 1", r#"{"grok_0":"a","n":"1"}"#);
     check(&[], r"(?<a.b>\d+) %{WORD:http.verb}", "1 x", r#"{"a.b":"1","http.verb":"x"}"#);
     check(&[], "%{WORD:only} (%{WORD})", "a b", r#"{"only":"a"}"#);
     assert!(GrokPatterns::default().compile("%{WORD}").unwrap().captures.is_empty());
