@@ -164,7 +164,7 @@ fn blocks_between<'t>(text: &'t str, delimiter: &'t str) -> impl Iterator<Item =
         let bare = part.trim_start_matches(['\r', '\n']);
         let before = part[..part.len() - bare.len()].matches('\n').count();
         let block = LineBlock { line: line + before, text: bare.trim_end_matches(['\r', '\n']) };
-        line += part.matches('\n').count();
+        line += part.matches('\n').count() + delimiter.matches('\n').count();
         (!block.text.trim().is_empty()).then_some(block)
     })
 }
@@ -518,6 +518,9 @@ mod tests {
         let found: Vec<_> = records.blocks("a\nb\x1ec\n\n d\x1e\r\ne\r\n\x1e \x1e").collect();
         let expected = [(1, "a\nb"), (2, "c\n\n d"), (5, "e")];
         assert_eq!(found, expected.map(|(line, text)| LineBlock { line, text }));
+        let records = Records { block_delimiter: Some("\n%%\n".into()), ..Records::default() };
+        let lines: Vec<_> = records.blocks("a\n%%\nb\n%%\nc").map(|block| block.line).collect();
+        assert_eq!(lines, [1, 3, 5]);
     }
 
     #[test]
