@@ -125,7 +125,7 @@ pub struct AnnotationsTemplate {
 /// Parses `lastModified`: a timestamp, or a template that renders a timestamp at each call.
 fn read_last_modified(value: &Cursor<'_>) -> Checked<Option<Template>> {
     let text = text_of(value)?;
-    if text.contains("{{") || is_timestamp(text) {
+    if text.contains("{{") || text.contains("{%") || is_timestamp(text) {
         return Template::read(value).map(Some);
     }
     let message = format!("`lastModified` must be an RFC 3339 timestamp, found {}", value.node.describe());
