@@ -21,7 +21,7 @@ use crate::settings::{Checked, Code, Cursor, Setting, fixed_regex, text_of};
 const MARK: &str = "[redacted]";
 
 /// Number of bytes after the end of the shown text that are still searched, so that a secret across the end
-/// is found as a whole. Also the length of the parts in which a long text is searched.
+/// is found as a whole. Also the length of the parts in which a text is searched.
 ///
 /// A longer string in the structured content of an error is replaced as a whole, because some patterns would
 /// take quadratic time to search it.
@@ -40,37 +40,26 @@ impl Redaction {
         self.0.is_empty()
     }
 
-    /// Replaces all matches in a text. The text is searched in parts; a match may still be as long as a part.
+    /// Replaces all matches in a text.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        if self.is_empty() {
-            return text.into();
-        }
-        let (mut hidden, mut done) = self.redact_part(text, REACH_BYTES);
-        while done < text.len() {
-            let (part, length) = self.redact_part(&text[done..], REACH_BYTES);
-            hidden.to_mut().push_str(&part);
-            done += length;
-        }
-        hidden
+        self.redact_beginning(text, text.len())
     }
 
-    /// Replaces all matches in the first `end` bytes of a text. A match that begins in these bytes is
-    /// replaced as a whole, even if it ends after them. Also returns the number of processed bytes.
-    fn redact_part<'t>(&self, text: &'t str, end: usize) -> (Cow<'t, str>, usize) {
-        let reach = text.floor_char_boundary(end.saturating_add(REACH_BYTES));
+    /// Replaces all secrets in the first `end` bytes of a text, and drops the rest. A secret that begins in
+    /// these bytes is replaced as a whole, even if it ends after them.
+    fn redact_beginning<'t>(&self, text: &'t str, end: usize) -> Cow<'t, str> {
         let end = text.floor_char_boundary(end);
-        let window = &text[..reach];
-        let mut found: Vec<_> = self.0.iter().flat_map(|pattern| pattern.found_in(window, end)).collect();
-        found.retain(|range| !range.is_empty());
+        let mut found: Vec<_> = self.0.iter().flat_map(|pattern| pattern.secrets_in(text, end)).collect();
+        found.retain(|range| range.start < end && !range.is_empty());
         if found.is_empty() {
-            return (Cow::Borrowed(&text[..end]), end);
+            return Cow::Borrowed(&text[..end]);
         }
         // Marks from an earlier redaction stay as they are, even if a pattern matches them.
-        let marks = window.match_indices(MARK).map(|(at, mark)| at..at + mark.len());
+        let marks = text.match_indices(MARK).map(|(at, mark)| at..at + mark.len());
         found.extend(marks.take_while(|mark| mark.start < end));
         let found = merged(found);
         let end = found.last().map_or(end, |last| end.max(last.end));
-        (Cow::Owned(replaced(&text[..end], &found, MARK)), end)
+        Cow::Owned(replaced(&text[..end], &found, MARK))
     }
 
     /// Replaces all matches in a text, then truncates it to `limit_bytes`: half a secret would match no
@@ -81,7 +70,7 @@ impl Redaction {
         }
         // A match may be longer than the mark, so search more than the limit.
         let end = limit_bytes.saturating_mul(2);
-        let mut hidden = self.redact_part(text, end).0.into_owned();
+        let mut hidden = self.redact_beginning(text, end).into_owned();
         if end < text.len() {
             hidden.push_str(" […]");
         }
@@ -99,7 +88,7 @@ impl Redaction {
     /// Returns about the first `most_bytes` bytes of a text, with all matches replaced. The text is cut at
     /// white space, so that no address is cut in two.
     pub(super) fn beginning(&self, text: &str, most_bytes: usize) -> String {
-        let (begun, _) = self.redact_part(text, most_bytes);
+        let begun = self.redact_beginning(text, most_bytes);
         if text.len() <= most_bytes {
             return begun.into_owned();
         }
@@ -272,12 +261,26 @@ impl SecretPattern {
         Pattern::build(&mut RegexBuilder::new(source), Self::LITERALS_LIMIT_BYTES).ok().map(Self)
     }
 
-    /// Ranges of the secrets in a text that begin before `end`.
-    pub(super) fn found_in(&self, text: &str, end: usize) -> Vec<Range<usize>> {
-        let secret = |captures: regex::Captures<'_>| {
-            captures.name(PART).unwrap_or_else(|| captures.get_match()).range()
-        };
-        self.0.captures_iter(text).map(secret).take_while(|range| range.start < end).collect()
+    /// Ranges of the secrets of all matches that begin before `end`. A long text is searched in parts; a match
+    /// may still be as long as a part.
+    fn secrets_in(&self, text: &str, end: usize) -> Vec<Range<usize>> {
+        let (mut found, mut start) = (Vec::new(), 0);
+        while start < end {
+            let part_end = text.floor_char_boundary(end.min(start + REACH_BYTES));
+            let window = &text[start..text.floor_char_boundary(part_end + REACH_BYTES)];
+            let mut next = part_end;
+            for captures in self.0.captures_iter(window) {
+                let whole = captures.get_match();
+                if start + whole.start() >= part_end {
+                    break;
+                }
+                let secret = captures.name(PART).unwrap_or(whole);
+                found.push(start + secret.start()..start + secret.end());
+                next = next.max(start + whole.end());
+            }
+            start = next;
+        }
+        found
     }
 }
 
@@ -398,6 +401,12 @@ mod tests {
             assert_eq!(redaction.redact(&text), format!("{before}[redacted] and {before}[redacted]"));
         }
         assert_eq!(Redaction::default().redact("secret"), "secret");
+        let redaction = self::redaction(&[r"user=(?<secret>\w+)", "bo"]);
+        for before in REACH_BYTES - 10..REACH_BYTES + 10 {
+            let before = " ".repeat(before);
+            let shown = redaction.redact(&format!("{before}user=al bo user=al")).into_owned();
+            assert_eq!(shown, format!("{before}user=[redacted] [redacted] user=[redacted]"));
+        }
     }
 
     #[test]
