@@ -166,9 +166,8 @@ impl Step {
                 }
             }
         }
-        if self.anywhere {
-            found.sort_unstable_by_key(|element| element.id().get());
-        }
+        // After `//`, a context may be inside another one, whose children before and after it also match.
+        found.sort_unstable_by_key(|element| element.id().get());
         found
     }
 

@@ -118,6 +118,9 @@ fn one_row_and_none_are_a_list_too() {
     check_each("r/i", "<r/>", Ok("[]"));
     check_each("r/i/@n", "<r><i n='1'/><i/><i n='2'/></r>", Ok(r#"["1","2"]"#));
     check_each("//i", "<r><i><i>1</i></i></r>", Ok(r#"[{"i":"1"},"1"]"#));
+    let nested = "<r><a><a><b><c>1</c></b></a><b><c>2</c></b></a></r>";
+    check_each("r//a/b/c", nested, Ok(r#"["1","2"]"#));
+    check_each("r//a/b//c", nested, Ok(r#"["1","2"]"#));
     check_each("r/i", "<error>down</error>", Err("expected `r` as the root element, found `error`"));
     check_each("//i", "<error>down</error>", Err("expected an element `i` anywhere, found none"));
 }
