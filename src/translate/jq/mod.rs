@@ -114,8 +114,8 @@ const STEPS_BEFORE: u64 = 100_000;
 /// Stack size of compiler threads, equal to that of the threads that run filters. Unused stack takes only
 /// address space.
 const COMPILER_STACK_BYTES: usize = 128 << 20;
-/// Name of the definition that contains the configured filter.
-const MAIN: &str = "written";
+/// Name of the definition that contains the configured filter. If the filter contains it, `_` is appended.
+const MAIN: &str = "configured_filter";
 /// Variables of every filter.
 pub(super) const VARIABLES: [&str; 6] =
     ["$args", "$status", "$exit_status", "$stderr", "$headers", "$input_responses"];
@@ -165,11 +165,16 @@ impl Jq {
         let assignment = rewrite::assignment(&body);
         rewrite::rewrite(&mut body)?;
         let (mut definitions, functions) = functions::used_by(&mut body);
-        definitions.push(Def { name: MAIN, args: Vec::new(), body });
+        // Under a name that it contains, the filter could call itself.
+        let mut main = MAIN.to_owned();
+        while source.contains(&main) {
+            main.push('_');
+        }
+        definitions.push(Def { name: &main, args: Vec::new(), body });
         let arena = Arena::default();
         let modules = Loader::new(definitions)
-            .load(&arena, File { code: MAIN, path: () })
-            .map_err(|errors| JqError::new(load_message(MAIN, errors)))?;
+            .load(&arena, File { code: &main, path: () })
+            .map_err(|errors| JqError::new(load_message(&main, errors)))?;
         let captured: Vec<String> = captures.iter().map(|name| format!("${name}")).collect();
         let variables = VARIABLES.into_iter().chain(captured.iter().map(String::as_str));
         let compiler = Compiler::default().with_funs(functions).with_global_vars(variables);

@@ -123,6 +123,8 @@ fn a_filter_ends_for_any_response() {
     check("def f: [f]; f", "null", Err("`f` calls itself"));
     check("def f: def g: f; g; f", "null", Err("`f` calls itself"));
     check("def f(x): x + 1; f(f(1))", "null", Ok("3"));
+    check("[configured_filter, configured_filter_]", "null", Err("there is no filter `configured_filter`"));
+    check("def configured_filter: 1; configured_filter", "null", Ok("1"));
 }
 
 #[test]
