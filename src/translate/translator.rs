@@ -371,7 +371,7 @@ impl TranslationRun<'_> {
     /// because the client receives it.
     pub(super) fn note_detail(&mut self, error: &JqError) {
         // A truncated message may end in half a secret, which no pattern matches.
-        let may_be_told = self.translator.redaction.is_empty() || !error.is_detail_cut();
+        let may_be_told = self.translator.redaction.is_empty() || !error.is_detail_cut;
         if let Some(detail) = error.detail.as_ref().filter(|_| may_be_told && error.raised.is_none()) {
             // Redacted alone, too, because a pattern may be anchored.
             let detail = self.translator.redaction.redact(detail);

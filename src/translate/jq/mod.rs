@@ -60,6 +60,8 @@ pub struct JqError {
     pub message: String,
     /// Error message of the engine, which may quote the whole value; for the log only.
     pub detail: Option<String>,
+    /// Whether `detail` is truncated.
+    pub(super) is_detail_cut: bool,
     /// Value that the filter raised with `error(…)`, meant for the client.
     pub raised: Option<Value>,
 }
@@ -72,12 +74,7 @@ impl From<NumberOutOfBounds> for JqError {
 
 impl JqError {
     fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), detail: None, raised: None }
-    }
-
-    /// Whether the error message of the engine is truncated.
-    pub(super) fn is_detail_cut(&self) -> bool {
-        self.detail.as_ref().is_some_and(|detail| detail.len() >= DETAIL_BYTES)
+        Self { message: message.into(), detail: None, is_detail_cut: false, raised: None }
     }
 }
 
@@ -230,11 +227,11 @@ impl Jq {
         }
         let first = first.ok_or_else(|| JqError::new("returned no value"))?;
         let first = first.map_err(|error| {
-            let detail = Some(brief(&error));
+            let (detail, is_detail_cut) = brief(&error);
             let raised = spent.raised.take().filter(|raised| Error::new(raised.clone()) == error);
             let raised = raised.and_then(|raised| from_jq(&raised, 0, &mut { names.most_values }).ok());
             let what = if raised.is_some() { "raised an error" } else { "failed on this input" };
-            JqError { detail, raised, ..JqError::new(what) }
+            JqError { detail: Some(detail), is_detail_cut, raised, ..JqError::new(what) }
         })?;
         if more.is_some() {
             return Err(JqError::new("returned more than one value; wrap it in `[…]` for an array"));
@@ -340,12 +337,13 @@ fn load_message(source: &str, errors: load::Errors<&str, ()>) -> String {
 /// Maximum length of an error message of the engine, in bytes. The message may contain whole values.
 const DETAIL_BYTES: usize = 300;
 
-/// Error message of the engine, truncated.
-fn brief(error: &Error) -> String {
+/// Error message of the engine, and whether it is truncated.
+fn brief(error: &Error) -> (String, bool) {
     let mut writer = LimitedWriter::new(DETAIL_BYTES);
     // An error only means that the message is longer.
     let _ = write!(writer, "{error}");
-    String::from_utf8_lossy(&writer.written).trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned()
+    let text = String::from_utf8_lossy(&writer.written);
+    (text.trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned(), writer.is_over)
 }
 
 /// Converts a JSON value to the engine's type.

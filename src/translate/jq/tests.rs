@@ -348,6 +348,15 @@ fn a_round_costs_what_the_page_says() {
 }
 
 #[test]
+fn a_truncated_message_of_the_engine_is_marked() {
+    let (jq, empty) = (Jq::compile(". + 1", &[]).unwrap(), json!({}));
+    let is_cut = |text: String| jq.apply(&text.into(), names(&empty)).unwrap_err().is_detail_cut;
+    assert!(!is_cut("é".to_owned()));
+    // The limit lies between two characters, or inside one.
+    assert!((0..3).all(|before| is_cut("x".repeat(before) + &"é".repeat(200))));
+}
+
+#[test]
 fn numbers_out_of_bounds_are_not_computed_with() {
     const BOUNDS: &str = "at most 400 digits and an exponent from -400 to 400";
     let nines = |count: usize| "9".repeat(count);
