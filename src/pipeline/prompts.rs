@@ -206,9 +206,17 @@ impl Snapshot {
         let Some(filter) = completion.values.clone() else { return values_of(structured_or_lines(&result)) };
         let work = move |stop: &WorkBudget| {
             let (args, headers) = (&Value::Object(arguments.given.clone()), &Value::Object(Map::new()));
-            let (answers, captures, stop) = (&Value::Null, &[], Some(stop));
-            let names =
-                JqNames { args, answers, status: 200, exit: None, headers, captures, most_values, stop };
+            let (input_responses, captures, stop) = (&Value::Null, &[], Some(stop));
+            let names = JqNames {
+                args,
+                input_responses,
+                status: 200,
+                exit: None,
+                headers,
+                captures,
+                most_values,
+                stop,
+            };
             filter.apply(&structured_or_lines(&result), names).map_err(|error| format!("`values` {error}"))
         };
         let deadline = Instant::now() + FILTER_TIMEOUT;

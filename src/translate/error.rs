@@ -129,7 +129,7 @@ impl TranslationRun<'_> {
                     Some(Structured::new(JsonText::from_value(&structured)))
                 }
                 Err(error) => {
-                    self.note_detail(&error);
+                    self.note_filter_error(&error);
                     self.note(format!("`structured` of an error {error}"));
                     None
                 }

@@ -89,8 +89,8 @@ pub(super) fn redacted(text: &str, sent: &ClientStrings<'_>) -> String {
     text.replace("\"[path]", "[path]")
 }
 
-/// Replaces a match by `mask`. Keeps the first group before a path, and a full stop at the end, which is the
-/// end of a sentence.
+/// Replaces a match by `mask`. Keeps the delimiter before a path (capture group 1), and a full stop at the
+/// end, which ends a sentence.
 fn masked(text: &str, found: &Captures<'_>, mask: &str, sent: &ClientStrings<'_>) -> String {
     let before = found.get(1).filter(|_| mask == "[path]").map_or("", |before| before.as_str());
     let start = found.get_match().start() + before.len();
@@ -101,8 +101,8 @@ fn masked(text: &str, found: &Captures<'_>, mask: &str, sent: &ClientStrings<'_>
     format!("{before}{shown}{stop}")
 }
 
-/// Replaces compressed IPv6 addresses outside brackets. Candidates are parsed, because a pattern can't
-/// distinguish addresses from times and from names in C++ and Ruby.
+/// Replaces compressed IPv6 addresses, with their brackets and port. Candidates are parsed, because a pattern
+/// can't distinguish addresses from times and from names in C++ and Ruby.
 fn without_ipv6(text: &str) -> String {
     static WORD: LazyLock<Regex> =
         LazyLock::new(|| compile(r"[0-9A-Za-z_:.]*::[0-9A-Za-z_:.]*(?:%[\w\-]+)?"));
@@ -150,12 +150,12 @@ fn without_credentials(text: &str) -> String {
     let masked = CREDENTIALS.replace_all(&text, |found: &Captures<'_>| {
         let whole = &found[0];
         let part = |name: &str| found.name(name).map(|part| part.as_str());
-        if let (Some(before), Some(value)) = (part("before"), part("said")) {
+        if let (Some(before), Some(value)) = (part("before"), part("value_in_sentence")) {
             let after = &text[found.get_match().end()..];
             return mask_in_sentence(before, part("verb").is_some(), value, after);
         }
-        let is_harmless =
-            part("named").is_some_and(is_description) || part("given").is_some_and(is_an_option);
+        let is_harmless = part("value_of_name").is_some_and(is_description)
+            || part("value_of_option").is_some_and(is_an_option);
         if is_harmless {
             whole.to_owned()
         } else {

@@ -26,7 +26,7 @@ pub struct Matcher {
     #[key(name = "exit_status")]
     pub exit: Option<OneOrMore<ExitPattern>>,
     /// Regular expression on the standard error of a command; named captures become variables.
-    #[key(with = captures)]
+    #[key(with = read_optional_pattern)]
     pub stderr: Option<Pattern>,
     /// Media type: `text/plain`, `text/*` or `application/*+json`, or a list.
     pub content_type: Option<OneOrMore<MediaPattern>>,
@@ -34,7 +34,7 @@ pub struct Matcher {
     #[key(name = "header")]
     pub headers: HeaderPatterns,
     /// Regular expression on the text; named captures become variables.
-    #[key(with = captures)]
+    #[key(with = read_optional_pattern)]
     pub text: Option<Pattern>,
     /// jq condition on the response, which must be JSON.
     #[key(with = read_condition)]
@@ -49,7 +49,7 @@ pub struct Matcher {
     pub value: Option<Jq>,
     /// Conditions; the rule matches if at least one of them is false.
     ///
-    /// For the rule's default on the status, a `status` inside does not count.
+    /// A `status` inside does not replace the rule's default condition on the status.
     #[key(kind = Matcher::KIND)]
     pub not: Option<Box<Self>>,
 }
@@ -91,8 +91,8 @@ impl Matcher {
         *self == Self::default()
     }
 
-    /// Whether `other` has all conditions of this matcher, apart from the status and the exit status. A
-    /// condition on the value makes this false, because the two rules may have different extractors.
+    /// Whether `other` has all conditions of this matcher, apart from the status and the exit status. `not`
+    /// makes this false, and so does a condition on the value, because the extractors may differ.
     pub fn covers_except_status(&self, other: &Self) -> bool {
         fn is_among<T: PartialEq>(own: &Option<T>, other: &Option<T>) -> bool {
             own.is_none() || own == other
@@ -191,12 +191,12 @@ fn match_any<T: fmt::Display>(
     Err(format!("{} {}", found(), listed.join(" or ")))
 }
 
-fn captures(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
-    capturing(value).map(Some)
+fn read_optional_pattern(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
+    read_pattern(value).map(Some)
 }
 
 /// Reads a pattern whose captures become variables.
-fn capturing(value: &Cursor<'_>) -> Checked<Pattern> {
+fn read_pattern(value: &Cursor<'_>) -> Checked<Pattern> {
     let pattern = Pattern::read(value)?;
     // A capture must not shadow a variable of templates.
     if let Some(name) = pattern.names().find(|name| TEMPLATE_NAMES.contains(name)) {
@@ -244,7 +244,7 @@ impl Setting for HeaderPatterns {
                 value.reject_coded(at, message, "write letters, digits and `-`")
             });
             let pattern = format!("the pattern of the header `{text}`");
-            let pattern = capturing(&value.member(entry, &pattern, ValueKind::Text));
+            let pattern = read_pattern(&value.member(entry, &pattern, ValueKind::Text));
             Ok((name?, pattern?))
         };
         read_each(entries.iter().map(read)).map(Self)

@@ -55,7 +55,7 @@ pub(crate) use convert::without_exponent;
 pub use error::{CODE_META_KEY, CodeTemplate, ErrorRule, RETRY_AFTER_META_KEY, STATUS_META_KEY};
 pub use fields::{
     DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, Multiplicity, NumberForm,
-    OnMissing, SizeForm, TimeForm, TimeFormat, TimeZoneSetting,
+    OnMissing, SizeForm, TimeFormat, TimeOptions, TimeZoneSetting,
 };
 pub(crate) use fields::{FieldSetting, TYPE_NAMES};
 pub use jq::{

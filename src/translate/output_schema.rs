@@ -11,9 +11,9 @@ use crate::model::{CHECK_STEP_LIMIT, JsonText, Schema, SchemaDocument, SchemaErr
 
 /// Schema of a route's `structuredContent`.
 ///
-/// There are two kinds. A schema whose root allows objects is advertised unchanged, with an explicit `"type":
-/// "object"`. Any other schema is advertised as an object with the value under `result`: legacy clients drop
-/// the whole tool list if the root of one schema is not an object.
+/// There are two kinds. A schema whose root allows objects only is advertised unchanged, with an explicit
+/// `"type": "object"`. Any other schema is advertised as an object with the value under `result`: legacy
+/// clients drop the whole tool list if the root of one schema is not an object.
 #[derive(Debug)]
 pub struct OutputSchema {
     /// Schema of the value before any wrapping.

@@ -63,16 +63,16 @@ impl Pattern {
         Some(self.names().map(|name| (name.to_owned(), value(name))).collect())
     }
 
-    /// Reads a pattern. With `of_lines`, `^` and `$` match at line ends.
-    pub(super) fn read_with(value: &Cursor<'_>, of_lines: bool) -> Checked<Self> {
+    /// Reads a pattern. With `multi_line`, `^` and `$` match at line ends.
+    pub(super) fn read_with(value: &Cursor<'_>, multi_line: bool) -> Checked<Self> {
         let text = text_of(value)?;
         value.check_cancelled()?;
         let report = value.context.report;
-        let compile = || if of_lines { Self::multi_line(text) } else { Self::compile(text) };
-        compiled_once(report, (of_lines, text.to_owned()), compile).or_else(|error| {
+        let compile = || if multi_line { Self::multi_line(text) } else { Self::compile(text) };
+        compiled_once(report, (multi_line, text.to_owned()), compile).or_else(|error| {
             let help = if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|group| text.contains(group)) {
-                "patterns run in linear time, so they can't look ahead or back: match what surrounds the \
-                 words, and capture them with `(?<name>…)`"
+                "patterns run in linear time, so look-around is not supported: match the surrounding \
+                 text, too, and capture the wanted part with `(?<name>…)`"
             } else {
                 "use the syntax of the Rust `regex` crate; in YAML, single quotes preserve backslashes"
             };

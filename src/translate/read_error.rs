@@ -63,7 +63,7 @@ impl ReadError {
     /// Adds the place of the problem to the reason: in place of "the value" at its beginning, or else before
     /// the reason. `place` may quote the response, `plain` must not.
     #[must_use]
-    pub(crate) fn under(self, place: &str, plain: &str) -> Self {
+    pub(crate) fn with_subject(self, place: &str, plain: &str) -> Self {
         let name = |place: &str, inner: &str| match inner.strip_prefix("the value ") {
             Some(reason) => format!("{place} {reason}"),
             None => format!("{place}, {inner}"),

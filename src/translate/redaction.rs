@@ -152,7 +152,7 @@ impl Redaction {
     }
 
     /// Redacts a content block of an error. A block without matches and within the limits is unchanged.
-    fn content(&self, content: Content, limits: &TranslationLimits) -> Content {
+    fn redact_block(&self, content: Content, limits: &TranslationLimits) -> Content {
         let limit_bytes = limits.error_text_bytes;
         let Content { block, annotations } = content;
         let block = match block {
@@ -163,7 +163,7 @@ impl Redaction {
                 // The structured content is redacted separately.
                 BlockText::StructuredContent => BlockText::StructuredContent,
             }),
-            ContentBlock::Foreign(sent) => self.sent(sent, limits),
+            ContentBlock::Foreign(sent) => self.redact_foreign_block(sent, limits),
             // Only success rules build blocks of these kinds.
             ContentBlock::ResourceLink { .. }
             | ContentBlock::Resource { .. }
@@ -175,7 +175,7 @@ impl Redaction {
         Content { block, annotations }
     }
 
-    fn sent(&self, sent: ForeignBlock, limits: &TranslationLimits) -> ContentBlock {
+    fn redact_foreign_block(&self, sent: ForeignBlock, limits: &TranslationLimits) -> ContentBlock {
         let limit_bytes = limits.error_text_bytes;
         if let Some(text) = &sent.text {
             let shown = self.capped(text, limit_bytes);
@@ -222,7 +222,7 @@ impl Redaction {
 }
 
 /// Name of the capture that is replaced instead of the whole match.
-const PART: &str = "secret";
+const SECRET_CAPTURE: &str = "secret";
 
 /// One pattern of a [`Redaction`]. The whole match is replaced, or only the capture `secret` if there is one.
 /// `Debug` does not print the pattern, because the pattern of a single secret reveals the secret.
@@ -234,7 +234,7 @@ impl Setting for SecretPattern {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         text_of(value)?;
         let pattern = Pattern::read(&value.part(value.node, "a pattern of `redact`", value.kind))?;
-        let other_capture = pattern.names().find(|name| *name != PART);
+        let other_capture = pattern.names().find(|name| *name != SECRET_CAPTURE);
         let (span, why, help) = match other_capture {
             _ if pattern.is_match("") => {
                 (value.node.span, "it matches the empty text".to_owned(), "write `+` in place of `*`")
@@ -261,8 +261,8 @@ impl SecretPattern {
         Pattern::build(&mut RegexBuilder::new(source), Self::LITERALS_LIMIT_BYTES).ok().map(Self)
     }
 
-    /// Ranges of the secrets of all matches that begin before `end`. A long text is searched in parts; a match
-    /// may still be as long as a part.
+    /// Ranges of the secrets in all matches that begin before `end`. A long text is searched in parts; a
+    /// match may still be as long as a part.
     fn secrets_in(&self, text: &str, end: usize) -> Vec<Range<usize>> {
         let (mut found, mut start) = (Vec::new(), 0);
         while start < end {
@@ -274,7 +274,7 @@ impl SecretPattern {
                 if start + whole.start() >= part_end {
                     break;
                 }
-                let secret = captures.name(PART).unwrap_or(whole);
+                let secret = captures.name(SECRET_CAPTURE).unwrap_or(whole);
                 found.push(start + secret.start()..start + secret.end());
                 next = next.max(start + whole.end());
             }
@@ -292,8 +292,11 @@ impl Translator {
         if !result.is_error() {
             return result;
         }
-        result.content =
-            result.content.into_iter().map(|content| self.redaction.content(content, &self.limits)).collect();
+        result.content = result
+            .content
+            .into_iter()
+            .map(|content| self.redaction.redact_block(content, &self.limits))
+            .collect();
         if self.redaction.is_empty() {
             return result;
         }

@@ -35,7 +35,7 @@ pub(crate) struct ResponseView<'a> {
     headers: OnceCell<Value>,
     pub(super) limits: TranslationLimits,
     /// Reason why a part of the response was not parsed: it has more values than the route's `max_values`.
-    too_much: OnceCell<String>,
+    too_many_values: OnceCell<String>,
 }
 
 impl<'a> ResponseView<'a> {
@@ -46,8 +46,8 @@ impl<'a> ResponseView<'a> {
         input: CallInput<'a>,
         limits: TranslationLimits,
     ) -> Self {
-        let (charset, text, json, headers, too_much) = Default::default();
-        Self { response, body, input, charset, text, json, headers, limits, too_much }
+        let (charset, text, json, headers, too_many_values) = Default::default();
+        Self { response, body, input, charset, text, json, headers, limits, too_many_values }
     }
 
     /// View of the same response, decoded with another charset.
@@ -72,7 +72,7 @@ impl<'a> ResponseView<'a> {
 
     /// Describes the decompression for the trace: the sizes, or why it failed. `None` without a
     /// `Content-Encoding`.
-    pub(super) fn expansion(&self) -> Option<String> {
+    pub(super) fn decompression_summary(&self) -> Option<String> {
         let encoding = self.response.headers.get(CONTENT_ENCODING)?.to_str().ok()?;
         let compressed = self.response.body.len();
         Some(match self.body() {
@@ -144,13 +144,13 @@ impl<'a> ResponseView<'a> {
     }
 
     fn too_many_values_error(&self, why: String) -> ReadError {
-        self.too_much.get_or_init(|| why.clone());
+        self.too_many_values.get_or_init(|| why.clone());
         ReadError::unquoted(why)
     }
 
     /// Reason why a part of the response was not parsed, if a part had too many values.
-    pub(super) fn too_much(&self) -> Option<&str> {
-        self.too_much.get().map(String::as_str)
+    pub(super) fn too_many_values(&self) -> Option<&str> {
+        self.too_many_values.get().map(String::as_str)
     }
 
     /// The headers as an object with lower-case names; repeated headers are joined by a comma.
@@ -326,7 +326,7 @@ pub fn inspect<T>(
     input: CallInput<'_>,
     limits: &TranslationLimits,
     response: &UpstreamResponse,
-    questions: impl FnOnce(&Inspection<'_>) -> T,
+    evaluate: impl FnOnce(&Inspection<'_>) -> T,
 ) -> T {
     let body = DecompressedBody::new();
     let view = ResponseView::new(response, &body, input, *limits);
@@ -338,7 +338,7 @@ pub fn inspect<T>(
         }
         extract => extract,
     };
-    questions(&Inspection(LazyExtraction::new(extract, &view)))
+    evaluate(&Inspection(LazyExtraction::new(extract, &view)))
 }
 
 impl Inspection<'_> {

@@ -60,12 +60,12 @@ impl TranslationRun<'_> {
         let (extracted, tree) = extraction.into_extracted(self.trace)?;
         let has_no_value = rule.structured.is_none() && self.translator.output.is_none();
         let is_partial = matches!(&extracted, Extracted::Mcp(found) if found.is_partial);
-        let mut of_server = None;
-        let (extracted, answered) = match extracted {
+        let mut server_json = None;
+        let (extracted, server_blocks) = match extracted {
             Extracted::Mcp(McpResult { content, value, json, kind: ResultKind::Success, .. }) => {
                 // Without `fields` or `structured`, the rule declares no value of its own.
                 let is_typed = matches!(value.as_deref(), Some(Extracted::Value(_)));
-                of_server = json.filter(|_| is_typed || rule.structured.is_some());
+                server_json = json.filter(|_| is_typed || rule.structured.is_some());
                 (value.map_or(Extracted::Nothing, |value| *value), content)
             }
             Extracted::Mcp(McpResult { content, kind, .. }) => {
@@ -76,15 +76,15 @@ impl TranslationRun<'_> {
         };
         let mut whole_text = if let Extracted::Text(text) = &extracted { Some(text.clone()) } else { None };
         let (structured, value) = self.structure(rule, view, captures, extracted, tree)?;
-        // Without this, clients that read only structured content would lose the other blocks. A rule with
-        // its own content has chosen the blocks.
+        // With structured content, clients that read only that would lose the other blocks. A rule with its
+        // own content has chosen the blocks.
         let passes_blocks = is_partial && has_no_value && rule.content.0.is_empty();
         let structured = structured.filter(|_| !passes_blocks);
         let (structured, cut) = match (&rule.limit, structured) {
             (Some(limit), Some(structured)) => {
                 let output = self.translator.output.as_ref().map(|output| (output, view.input.stop));
                 let (structured, cut) = limit
-                    .structure(structured, output, view.input.args, rule.content.is_pretty())
+                    .truncate_structured(structured, output, view.input.args, rule.content.is_pretty())
                     .map_err(TranslationFailure::TooLong)?;
                 (Some(structured), cut)
             }
@@ -112,12 +112,12 @@ impl TranslationRun<'_> {
         // A binary block and the blocks of an MCP server are returned unchanged, unless they contain values
         // that have been shortened, or that the rule has changed.
         if shown.is_empty() && cut.is_none() {
-            let answered = match (&of_server, &structured) {
-                (Some(json), Some(own)) => with_value_of_rule(answered, json, &own.json, view),
-                _ => answered,
+            let server_blocks = match (&server_json, &structured) {
+                (Some(json), Some(own)) => with_value_of_rule(server_blocks, json, &own.json, view),
+                _ => server_blocks,
             };
             let text = if structured.is_some() { TextKind::Json } else { TextKind::Rendered };
-            shown.extend(answered.into_iter().map(|content| RenderedBlock { content, text }));
+            shown.extend(server_blocks.into_iter().map(|content| RenderedBlock { content, text }));
         }
         if shown.is_empty() {
             let content = default_block(view.response, whole_text, structured.as_ref());
@@ -126,7 +126,7 @@ impl TranslationRun<'_> {
         let (mut content, cut): (Vec<_>, _) = match &rule.limit {
             None => (shown.into_iter().map(|shown| shown.content).collect(), cut),
             Some(limit) => {
-                let (content, of_text) = limit.texts(shown).map_err(TranslationFailure::TooLong)?;
+                let (content, of_text) = limit.truncate_texts(shown).map_err(TranslationFailure::TooLong)?;
                 let cut = match (cut, of_text) {
                     // If the text was already shortened with the structured content, one note is enough.
                     (Some(cut), Some(text)) if rule.content.has_own_text() => Some(cut.and_text(&text)),
@@ -187,8 +187,8 @@ impl TranslationRun<'_> {
         let (value, source) = match &rule.structured {
             None => (found, source),
             Some(jq) => {
-                let value = jq.apply_to_own(found, jq_names(view, captures)).map_err(|error| {
-                    self.note_detail(&error);
+                let value = jq.apply_owned(found, jq_names(view, captures)).map_err(|error| {
+                    self.note_filter_error(&error);
                     match error.raised {
                         Some(raised) => TranslationFailure::Raised(raised),
                         // The error text quotes nothing of the value.

@@ -131,7 +131,7 @@ pub enum OnNoMatch {
     /// A tool error, so that a change of the upstream is noticed.
     #[default]
     Error,
-    /// The default rules.
+    /// The default rules, which return most responses as text.
     Text,
 }
 
@@ -181,9 +181,9 @@ pub fn translate(
     let body = DecompressedBody::new();
     let view = ResponseView::new(response, &body, input, translator.limits);
     if trace.is_on()
-        && let Some(expansion) = view.expansion()
+        && let Some(decompression_summary) = view.decompression_summary()
     {
-        trace.step("decompress", || expansion);
+        trace.step("decompress", || decompression_summary);
     }
     let mut run = TranslationRun { translator, trace, notes: Vec::new(), sampling: None };
     let (mut result, rule) = run.apply_rules(&view);
@@ -241,7 +241,7 @@ impl TranslationRun<'_> {
             let extraction = LazyExtraction::new(rule.extract.as_ref(), view);
             let matched = rule.matches(&extraction);
             // A response that exceeds the limits matches no condition, not even under `not`.
-            let matched = match view.too_much() {
+            let matched = match view.too_many_values() {
                 Some(why) => matched.and_then(|_| Err(why.to_owned())),
                 None => matched,
             };
@@ -256,7 +256,7 @@ impl TranslationRun<'_> {
             // Record the extracted value that a condition rejected.
             extraction.trace(self.trace);
             // A response that exceeds the limits may be meant for this rule, so no later rule may match it.
-            if let Some(why) = view.too_much().filter(|_| view.response.status.is_success()) {
+            if let Some(why) = view.too_many_values().filter(|_| view.response.status.is_success()) {
                 self.note(format!("the response could not be processed: {why}"));
                 return (self.unreadable(view, why), Some(index));
             }
@@ -369,10 +369,10 @@ impl TranslationRun<'_> {
 
     /// Adds a note about the error of a filter. An error that the filter raised with `error(…)` is not noted,
     /// because the client receives it.
-    pub(super) fn note_detail(&mut self, error: &JqError) {
+    pub(super) fn note_filter_error(&mut self, error: &JqError) {
         // A truncated message may end in half a secret, which no pattern matches.
-        let may_be_told = self.translator.redaction.is_empty() || !error.is_detail_cut;
-        if let Some(detail) = error.detail.as_ref().filter(|_| may_be_told && error.raised.is_none()) {
+        let may_be_logged = self.translator.redaction.is_empty() || !error.is_detail_cut;
+        if let Some(detail) = error.detail.as_ref().filter(|_| may_be_logged && error.raised.is_none()) {
             // Redacted alone, too, because a pattern may be anchored.
             let detail = self.translator.redaction.redact(detail);
             self.add_note(None, Some(format!("a filter failed: {detail}")));
@@ -396,8 +396,8 @@ pub(super) const MAX_TRACED: usize = 4000;
 /// Step of a translation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TraceStep {
-    /// The action: `rule 2`, `default`, `on_no_match`, `expand`, `decode`, `extract pairs`, `jq …`, `schema`,
-    /// `content`, `error`, `unreadable`, `redact`.
+    /// The action: `decompress`, `rule 2`, `default`, `on_no_match`, `decode`, `extract pairs`, `jq …`,
+    /// `schema`, `omitted`, `content`, `sample`, `limit`, `error`, `code`, `failed` or `redact`.
     #[serde(rename = "what")]
     pub action: String,
     /// Result of the step, for people; may have several lines.

@@ -76,7 +76,7 @@ impl TemplateContext<'_> {
 pub(super) fn jq_names<'a>(view: &'a ResponseView<'_>, captures: &'a Captures) -> JqNames<'a> {
     JqNames {
         args: view.input.args,
-        answers: view.input.input_responses,
+        input_responses: view.input.input_responses,
         status: view.response.status.as_u16(),
         exit: view.response.exit.as_deref(),
         headers: view.headers(),

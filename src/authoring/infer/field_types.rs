@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::Confidence;
 use crate::config::quoted_list;
 use crate::settings::fixed_regex;
-use crate::translate::{DurationForm, FieldKind, FieldType, NumberForm, SizeForm, TimeForm, TimeFormat};
+use crate::translate::{DurationForm, FieldKind, FieldType, NumberForm, SizeForm, TimeFormat, TimeOptions};
 
 /// Type that is inferred from a list of texts.
 #[derive(Debug)]
@@ -298,12 +298,12 @@ fn parses_all(kind: FieldKind, texts: &[&str]) -> bool {
 }
 
 /// Time format of these `strftime` directives, or the standard one if they are empty; `zone` may be empty.
-fn form(format: &str, zone: &str) -> TimeForm {
+fn form(format: &str, zone: &str) -> TimeOptions {
     let format = match format {
         "" => TimeFormat::Standard,
         _ => TimeFormat::Directives(format.to_owned()),
     };
-    TimeForm { formats: vec![format], zone: zone.parse().ok() }
+    TimeOptions { formats: vec![format], zone: zone.parse().ok() }
 }
 
 /// Infers timestamps or dates.

@@ -116,7 +116,7 @@ fn read_url(value: &Cursor<'_>) -> Checked<Option<Template>> {
         return value.reject(Invalid::new("`url` must begin with `https://` or `http://`", help));
     }
     // The template has already been compiled; compiling it for another output context cannot fail.
-    Ok(Template::compile_for(OutputContext::Address, written.source()).ok())
+    Ok(Template::compile_for(OutputContext::Url, written.source()).ok())
 }
 
 /// Section `sample`.

@@ -333,7 +333,7 @@ fn warn_of_min_items(report: &Report<'_>, output: &Node, rules: &[CompiledRule])
             continue;
         };
         let mut lists = lists_in(output, Vec::new());
-        lists.retain(|(names, _)| match &limit.of {
+        lists.retain(|(names, _)| match &limit.path {
             // A path may also refer to the root list as `result`, the name under which clients get it.
             Some(ListPath(path)) => path == names || names.is_empty() && *path == ["result"],
             None => true,

@@ -199,7 +199,7 @@ fn a_person_is_sent_to_web_addresses_only() {
     let link = |url: &str| InputRequestTemplate {
         kind: InputRequestKindTemplate::Url {
             message: Template::compile("Sign in").unwrap(),
-            url: Template::compile_for(crate::translate::OutputContext::Address, url).unwrap(),
+            url: Template::compile_for(crate::translate::OutputContext::Url, url).unwrap(),
         },
         ..input_request("key", "", None)
     };

@@ -91,7 +91,7 @@ impl CapturePatterns {
 pub struct CapturePattern {
     pub(super) pattern: Pattern,
     /// The pattern as configured, which may be in grok syntax.
-    pub(super) written: String,
+    pub(super) source: String,
     /// Captures, in the order of the pattern.
     pub(super) captures: Vec<Capture>,
 }
@@ -112,7 +112,7 @@ impl CapturePattern {
     pub fn plain(pattern: Pattern) -> Self {
         let text = |name: &str| Capture { group: name.to_owned(), name: name.to_owned(), kind: None };
         let captures = pattern.names().map(text).collect();
-        Self { written: pattern.to_string(), captures, pattern }
+        Self { source: pattern.to_string(), captures, pattern }
     }
 
     /// Reports a pattern without named captures.
@@ -138,7 +138,7 @@ impl CapturePattern {
             if let Some(kind) = kind {
                 value = kind.apply(&value).map_err(|error| {
                     let place = format!("line {}: `{name}`", block.line_of(captured.start()));
-                    error.under(&place, &place)
+                    error.with_subject(&place, &place)
                 })?;
             }
             add(record, name, value);
@@ -169,7 +169,9 @@ impl Regex {
         let text = &*with_plain_line_ends(text);
         let whole = LineBlock { text, line: 1 };
         let (records, what) = match self.each {
-            SearchScope::First => return self.record(whole).unwrap_or_else(|| Err(self.nothing("text"))),
+            SearchScope::First => {
+                return self.record(whole).unwrap_or_else(|| Err(self.no_match_error("text")));
+            }
             SearchScope::Match => {
                 let matches = self.patterns.0.iter().take(1).flat_map(|pattern| {
                     pattern.pattern.captures_iter(text).map(move |found| {
@@ -191,7 +193,7 @@ impl Regex {
             }
         };
         if records.is_empty() && !self.records.allow_empty {
-            return Err(self.nothing(what));
+            return Err(self.no_match_error(what));
         }
         Ok(Value::Array(records))
     }
@@ -223,11 +225,11 @@ impl Regex {
     pub(super) fn missing_in(&self, text: &str) -> impl Iterator<Item = &str> {
         let text = with_plain_line_ends(text);
         let missing = move |pattern: &&CapturePattern| !pattern.pattern.is_match(&text);
-        self.patterns.0.iter().filter(missing).map(|pattern| pattern.written.as_str())
+        self.patterns.0.iter().filter(missing).map(|pattern| pattern.source.as_str())
     }
 
-    fn nothing(&self, what: &str) -> ReadError {
-        let patterns = suggest::quoted_list(self.patterns.0.iter().map(|pattern| pattern.written.as_str()));
+    fn no_match_error(&self, what: &str) -> ReadError {
+        let patterns = suggest::quoted_list(self.patterns.0.iter().map(|pattern| pattern.source.as_str()));
         read_error!("expected {what} that matches {patterns}, found none")
     }
 }
@@ -351,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_typed_capture_that_is_none_is_an_error_with_its_line() {
+    fn a_capture_of_the_wrong_type_is_an_error_with_its_line() {
         let pattern = Pattern::compile("(?<g>\\w+) bytes").unwrap();
         let kind = Some(FieldType::from(FieldKind::Integer(NumberForm::default())));
         let capture = Capture { group: "g".into(), name: "size".into(), kind };

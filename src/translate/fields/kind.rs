@@ -5,7 +5,7 @@ use std::{collections::HashMap, fmt};
 use serde_json::{Map, Value, json};
 
 use super::number::ResultUnit;
-use super::{DurationForm, Fields, MAX_SHOWN, NumberForm, SizeForm, TimeForm};
+use super::{DurationForm, Fields, MAX_SHOWN, NumberForm, SizeForm, TimeOptions};
 use crate::model::{admit_null, object_without_nones, type_of};
 use crate::settings::suggest::{quoted, quoted_list};
 use crate::settings::{Checked, Code, Cursor, Entry, Kind, Setting, SourceSpan, ValueKind};
@@ -46,9 +46,9 @@ pub enum FieldKind {
     /// Boolean, by the configured words; `true` and `false` by default.
     Boolean(Box<Enumeration>),
     /// Date.
-    Date(TimeForm),
+    Date(TimeOptions),
     /// Timestamp.
-    DateTime(TimeForm),
+    DateTime(TimeOptions),
     /// Duration, as a number of seconds or milliseconds.
     Duration(DurationForm),
     /// Integer.
@@ -118,7 +118,7 @@ impl FieldType {
             (Multiplicity::List, Value::Array(items)) => {
                 let typed = items.iter().enumerate().map(|(index, item)| {
                     let place = || format!("item {}", index + 1);
-                    self.apply_to_one(item).map_err(|error| error.under(&place(), &place()))
+                    self.apply_to_one(item).map_err(|error| error.with_subject(&place(), &place()))
                 });
                 typed.collect::<Result<_, _>>().map(Value::Array)
             }
@@ -181,7 +181,7 @@ impl FieldKind {
                 return Err(read_error!("the value must be {}; found {found}", name()));
             }
             (_, Value::Array(_)) => {
-                return Err("the value was found more than once".into());
+                return Err(read_error!("the value must be {}; found a list of values", name()));
             }
         };
         let number = |form: &NumberForm, read: fn(&str) -> Option<Value>| match value {

@@ -24,7 +24,7 @@ pub(crate) use self::settings::{FieldSetting, TYPE_NAMES};
 pub use self::{
     kind::{Enumeration, FieldKind, FieldType, Multiplicity},
     number::{DurationForm, NumberForm, SizeForm},
-    time::{TimeForm, TimeFormat, TimeZoneSetting},
+    time::{TimeFormat, TimeOptions, TimeZoneSetting},
 };
 use super::read_error::ReadError;
 use crate::model::{admit_null, cut_characters};
@@ -97,7 +97,7 @@ impl Fields {
         for field in &self.list {
             let mut schema = field.kind.schema();
             let is_null = matches!(&field.missing, OnMissing::Default(value) if value.is_null());
-            // A field of any type has no `type`, and may be null anyway.
+            // The schema of a field of type `any` has no `type`, and permits null anyway.
             if is_null && schema.contains_key("type") {
                 admit_null(&mut schema);
             }
@@ -151,7 +151,8 @@ impl Fields {
             match (value, &field.missing) {
                 (Some(value), _) => {
                     let place = || format!("field `{}`", field.name);
-                    let value = field.kind.apply(value).map_err(|error| error.under(&place(), &place()))?;
+                    let value =
+                        field.kind.apply(value).map_err(|error| error.with_subject(&place(), &place()))?;
                     typed.insert(field.name.clone(), value);
                 }
                 (None, OnMissing::Omit) => {}
@@ -169,7 +170,7 @@ impl Fields {
                 found.iter().filter(|(name, value)| !is_taken(name) && !others.is_missing(value))
             {
                 let plain = || format!("another field, with a name of {} bytes", name.len());
-                let place = |error: ReadError| error.under(&format!("field `{name}`"), &plain());
+                let place = |error: ReadError| error.with_subject(&format!("field `{name}`"), &plain());
                 let value = others.apply(value).map_err(place)?;
                 typed.insert(name.clone(), value);
             }
@@ -270,7 +271,7 @@ pub(in crate::translate) fn path_steps(path: &str) -> Result<Vec<String>, &'stat
             return Err(QUOTES);
         }
         if step.is_empty() {
-            return Err("expected a name on both sides of each dot");
+            return Err("expected a path without empty names");
         }
         steps.push(step.to_owned());
     }

@@ -11,7 +11,7 @@ use super::settings::TEXTS;
 use crate::settings::{Checked, Cursor, Setting, ValueKind, read_each, read_one_of, text_of};
 use crate::translate::convert::{scaled, to_number, without_exponent};
 
-/// Format of a number. The first prefix and the first suffix that matches is removed.
+/// Format of a number. The first matching prefix and the first matching suffix are removed.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(default)]
 pub struct NumberForm {
@@ -25,12 +25,12 @@ pub struct NumberForm {
     #[key(name = "decimal_separator", kind = ValueKind::Word(&[".", ","]), default = '.')]
     pub decimal: char,
     /// Thousands separator, for `number` and `integer`.
-    // The whole field checks that it is not the same as `decimal`.
+    // `FieldOptions::field` checks that it differs from `decimal`.
     #[key(name = "thousands_separator", kind = ValueKind::Word(&[",", ".", " ", "'", "_"]))]
     pub thousands: Option<char>,
 }
 
-/// A character: one of the words of its key.
+/// A character: one of the allowed values of its key.
 impl Setting for char {
     const KIND: ValueKind = ValueKind::Word(&[]);
 
@@ -254,8 +254,8 @@ impl DurationForm {
                 if last_unit < DAY {
                     return Err(EXPECTED);
                 }
-                let days_came = last_unit < i128::MAX;
-                return total.checked_add(self.clock(rest, days_came)?).ok_or(EXPECTED);
+                let has_days = last_unit < i128::MAX;
+                return total.checked_add(self.clock(rest, has_days)?).ok_or(EXPECTED);
             }
             let spaced = after.trim_start();
             let letters = spaced.find(|c: char| !c.is_alphabetic()).unwrap_or(spaced.len());
@@ -277,13 +277,13 @@ impl DurationForm {
     }
 
     /// Parses `1-02:03:04`, `1:02:03` or `4:05`, with or without a fraction.
-    fn clock(&self, text: &str, days_came: bool) -> Result<i128, &'static str> {
+    fn clock(&self, text: &str, has_days: bool) -> Result<i128, &'static str> {
         let (days, text) = match text.split_once('-') {
-            Some((days, clock)) if !days_came => (scaled(days, DAY).ok_or(EXPECTED)?, clock),
+            Some((days, clock)) if !has_days => (scaled(days, DAY).ok_or(EXPECTED)?, clock),
             Some(_) => return Err(EXPECTED),
             None => (0, text),
         };
-        let hours_first = days_came || days > 0 || text.matches(':').count() == 2;
+        let hours_first = has_days || days > 0 || text.matches(':').count() == 2;
         let parts: Vec<&str> = text.split(':').collect();
         let units: &[i128] = match (parts.len(), self.clock) {
             (3, _) => &[HOUR, MINUTE, SECOND],
@@ -295,9 +295,9 @@ impl DurationForm {
         let mut total = days;
         for (index, (part, unit)) in parts.iter().zip(units).enumerate() {
             let whole = part.split('.').next().unwrap_or(part);
-            let in_place = index == 0 || (whole.len() == 2 && whole < "60");
+            let is_in_range = index == 0 || (whole.len() == 2 && whole < "60");
             // Only seconds may have a fraction: `1.5:00` is invalid.
-            if !in_place || (whole != *part && *unit != SECOND) {
+            if !is_in_range || (whole != *part && *unit != SECOND) {
                 return Err(EXPECTED);
             }
             total = scaled(part, *unit).and_then(|part| total.checked_add(part)).ok_or(EXPECTED)?;
@@ -308,7 +308,7 @@ impl DurationForm {
 
 const EXPECTED: &str = "a duration such as `90`, `5m30s`, `3 days, 4:05`, `1:02:03` or `PT1H30M`";
 const SHORT_CLOCK: &str =
-    "a duration whose two numbers have a meaning (`clock_format: h:mm` or `clock_format: m:ss`)";
+    "an unambiguous duration (with two numbers, it needs `clock_format: h:mm` or `clock_format: m:ss`)";
 
 /// Parses `P1DT2H3M4.5S`, `P2W` or `1min`. Years and months are rejected, because their lengths vary.
 fn span(text: &str) -> Option<i128> {

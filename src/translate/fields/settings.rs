@@ -6,7 +6,7 @@ use settings_derive::Section;
 use super::number::{size_unit, time_unit};
 use super::{
     DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, Multiplicity, NumberForm,
-    OnMissing, SizeForm, TimeForm,
+    OnMissing, SizeForm, TimeOptions,
 };
 use crate::model::Schema;
 use crate::settings::{
@@ -26,13 +26,13 @@ pub(crate) struct FieldSetting {
     pub(crate) missing: OnMissing,
 }
 
-/// Options of all types.
+/// Options of a field as configured, of all types together.
 #[derive(Debug, Section)]
 #[section(name = "a field", id = "field", text = "type", check_keys = Self::check_keys)]
-struct FieldSettings {
+struct FieldOptions {
     /// Type of the field. Not needed with `values`.
     #[key(name = "type")]
-    written: Option<TypeWord>,
+    type_word: Option<TypeWord>,
     /// Path to the value in the extracted object: a name, or names with dots between them.
     #[key(shown = "the field's own name")]
     from: Option<(FieldPath, SourceSpan)>,
@@ -63,7 +63,7 @@ struct FieldSettings {
     number: NumberForm,
     /// Format of timestamps and dates.
     #[key(part)]
-    time: TimeForm,
+    time: TimeOptions,
     /// Unit of numbers without a unit, such as `ms` or `KiB`, for `duration` and `size`. Default `s`, `B`.
     input_unit: Option<String>,
     /// Format of durations.
@@ -130,7 +130,7 @@ impl Setting for TypeWord {
     }
 }
 
-impl FieldSettings {
+impl FieldOptions {
     /// Reports options that the configured type does not have.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         let written = section.entry("type").map(|entry| TypeWord::parse(&entry.value));
@@ -161,7 +161,7 @@ impl FieldSettings {
 
     fn field(self, value: &Cursor<'_>) -> Checked<FieldSetting> {
         let of_values = TypeWord { name: "values", count: Multiplicity::One, optional: false };
-        let TypeWord { name, count, optional } = self.written.unwrap_or(of_values);
+        let TypeWord { name, count, optional } = self.type_word.unwrap_or(of_values);
         let is_optional = optional || self.optional;
         let reject_key = |name, message: &str, help: &str| {
             let place = value.node.entry(name).map_or(value.key_span, |entry| entry.key.span);
@@ -217,7 +217,7 @@ impl FieldSettings {
         let missing = match self.default {
             Some(_) if is_optional => {
                 let message = "a field with a `default` is never missing";
-                return reject_key("default", message, "remove `optional`");
+                return reject_key("default", message, "remove `optional`, or `?` from the type");
             }
             Some(default) => {
                 check_default(value, &kind, &default)?;
@@ -231,10 +231,10 @@ impl FieldSettings {
 }
 
 impl Setting for FieldSetting {
-    const KIND: ValueKind = FieldSettings::KIND;
+    const KIND: ValueKind = FieldOptions::KIND;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        FieldSettings::read(value)?.field(value)
+        FieldOptions::read(value)?.field(value)
     }
 }
 
@@ -321,10 +321,9 @@ fn read_words(value: &Cursor<'_>) -> Checked<Vec<String>> {
         let (message, help) = match (item.scalar(), &item.kind) {
             (Some(word), _) => return Ok(word),
             // YAML reads `NULL` (as databases write it), `~` and an empty value as null.
-            (None, Kind::Null) => (
-                format!("`{name}` contains a null value of YAML"),
-                format!("put it in quotes: `{name}: \"NULL\"`"),
-            ),
+            (None, Kind::Null) => {
+                (format!("`{name}` contains a YAML null"), format!("put it in quotes: `{name}: \"NULL\"`"))
+            }
             (None, _) => {
                 (format!("`{name}` must be a list of words, found {}", item.describe()), help.clone())
             }

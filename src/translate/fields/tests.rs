@@ -8,8 +8,8 @@ use crate::model::Schema;
 
 fn kinds() -> Vec<FieldKind> {
     let zone: TimeZoneSetting = "Europe/Oslo".parse().unwrap();
-    let local = TimeForm { zone: Some(zone), ..TimeForm::default() };
-    let logged = TimeForm {
+    let local = TimeOptions { zone: Some(zone), ..TimeOptions::default() };
+    let logged = TimeOptions {
         formats: vec![TimeFormat::directives("%d/%b/%y %H:%M", true).unwrap()],
         zone: local.zone.clone(),
     };
@@ -20,14 +20,17 @@ fn kinds() -> Vec<FieldKind> {
         FieldKind::Any,
         FieldKind::String,
         FieldKind::Boolean(Enumeration::from_booleans(&["true".into()], &["false".into()]).into()),
-        FieldKind::Date(TimeForm::default()),
+        FieldKind::Date(TimeOptions::default()),
         FieldKind::DateTime(local),
         FieldKind::DateTime(logged),
-        FieldKind::DateTime(TimeForm {
+        FieldKind::DateTime(TimeOptions {
             formats: vec![TimeFormat::Unix("seconds", 1_000_000_000)],
             zone: None,
         }),
-        FieldKind::Date(TimeForm { formats: vec![TimeFormat::Unix("milliseconds", 1_000_000)], zone: None }),
+        FieldKind::Date(TimeOptions {
+            formats: vec![TimeFormat::Unix("milliseconds", 1_000_000)],
+            zone: None,
+        }),
         FieldKind::Duration(DurationForm::default()),
         FieldKind::Integer(NumberForm::default()),
         FieldKind::Integer(money.clone()),
@@ -184,7 +187,7 @@ fn a_path_leads_into_nested_values() {
 
 #[test]
 fn an_invalid_path_is_an_error() {
-    let empty = "expected a name on both sides of each dot";
+    let empty = "expected a path without empty names";
     let quotes = "expected `\"` at both ends of a name that is in quotes";
     for (text, error) in
         [("", empty), ("a..b", empty), (".a", empty), ("a.", empty), ("\"a", quotes), ("\"a\"b", quotes)]

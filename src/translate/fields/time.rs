@@ -15,10 +15,10 @@ use super::settings::{TEXTS, TypeWord};
 use crate::settings::{Checked, Code, Cursor, Setting, ValueKind, parsed_settings, suggest, text_of};
 use crate::translate::convert::{scaled, without_exponent};
 
-/// Format of a date or timestamp. If it has several, a date alone is the midnight of a timestamp.
+/// Formats and time zone of a timestamp. With several formats, a date without a time means its midnight.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(default)]
-pub struct TimeForm {
+pub struct TimeOptions {
     /// Format of timestamps, for `date-time` and `date`: `strftime` directives, `unix`,
     /// `unix-ms`, `unix-us`, `unix-ns` or `iso` (the default). Of a list, the first format that matches
     /// applies.
@@ -114,25 +114,25 @@ fn read_back(directives: &str, zone: TimeZone) -> Result<strtime::BrokenDownTime
 }
 
 /// Expected types, for error texts.
-const NO_TIME: &str = "a date and time";
+const A_DATE_TIME: &str = "a date and time";
 const A_DATE: &str = "a date";
 
-impl TimeForm {
+impl TimeOptions {
     /// Parses a timestamp, and returns it as RFC 3339 with its offset.
     ///
     /// # Errors
     ///
     /// The expected form.
     pub(super) fn date_time(&self, text: &str) -> Result<String, String> {
-        let found = self.find(text.trim(), NO_TIME)?;
+        let found = self.find(text.trim(), A_DATE_TIME)?;
         let date = found.date();
         let time = found.time().map(|time| date.to_datetime(time));
         let (instant, offset) = match (time, found.to_numeric_offset(), &self.zone) {
             (Some(time), Some(offset), _) => {
-                (offset.to_timestamp(time).map_err(|_| self.expected(NO_TIME))?, offset)
+                (offset.to_timestamp(time).map_err(|_| self.expected(A_DATE_TIME))?, offset)
             }
             (None, _, Some(TimeZoneSetting(zone))) if self.formats.len() > 1 => {
-                let day = date.to_zoned(zone.clone()).map_err(|_| self.expected(NO_TIME))?;
+                let day = date.to_zoned(zone.clone()).map_err(|_| self.expected(A_DATE_TIME))?;
                 (day.timestamp(), day.offset())
             }
             (None, ..) => return Err("a date with a time".to_owned()),
@@ -143,8 +143,8 @@ impl TimeForm {
                         "a time that exists in its `timezone` (a clock change skips this one)".to_owned()
                     );
                 }
-                // A local time that occurs twice, when clocks are set back, is the first one.
-                let zoned = zoned_time.earlier().map_err(|_| self.expected(NO_TIME))?;
+                // A local time that occurs twice, as at the end of daylight saving time, is the first one.
+                let zoned = zoned_time.earlier().map_err(|_| self.expected(A_DATE_TIME))?;
                 (zoned.timestamp(), zoned.offset())
             }
             (Some(_), None, None) => {
@@ -173,7 +173,7 @@ impl TimeForm {
     fn with_four_digits(&self, written: String) -> Result<String, String> {
         match written.as_bytes().get(4) == Some(&b'-') && !written.starts_with('-') {
             true => Ok(written),
-            false => Err(self.expected("a year from 0 to 9999 in")),
+            false => Err(self.expected("a date with a year from 0 to 9999,")),
         }
     }
 
@@ -292,8 +292,8 @@ impl Setting for TimeFormat {
         }
         let help = match text.contains("%Z") {
             true => {
-                "names of zones such as `CET` are not unique: write its letters in place of `%Z`, \
-                 `\"%H:%M CET\"`, and `timezone: Europe/Oslo` beside; `%z` is `+0100`, `%Q` is `Europe/Oslo`"
+                "names of zones such as `CET` are not unique: write the letters in place of `%Z`, \
+                 `\"%H:%M CET\"`, and add `timezone: Europe/Oslo`; `%z` matches `+0100`, `%Q` `Europe/Oslo`"
             }
             false => "write a `strftime` format such as `%Y-%m-%d %H:%M:%S`, or `unix`",
         };
@@ -305,7 +305,7 @@ impl Setting for TimeFormat {
 mod tests {
     use super::*;
 
-    fn form(format: &str, zone: &str) -> TimeForm {
+    fn form(format: &str, zone: &str) -> TimeOptions {
         let format = match format {
             "" => TimeFormat::Standard,
             "unix" => TimeFormat::Unix("seconds", SECOND),
@@ -314,7 +314,7 @@ mod tests {
             "unix-ns" => TimeFormat::Unix("nanoseconds", 1),
             text => TimeFormat::directives(text, false).unwrap(),
         };
-        TimeForm { formats: vec![format], zone: (!zone.is_empty()).then(|| zone.parse().unwrap()) }
+        TimeOptions { formats: vec![format], zone: (!zone.is_empty()).then(|| zone.parse().unwrap()) }
     }
 
     #[track_caller]
@@ -376,7 +376,7 @@ mod tests {
         let several = |zone: &str| {
             let forms = ["%Y%m%dT%H%M%S", "%Y%m%d"].map(|form| TimeFormat::directives(form, false).unwrap());
             let formats = [TimeFormat::Standard].into_iter().chain(forms).collect();
-            TimeForm { formats, zone: Some(zone.parse().unwrap()) }
+            TimeOptions { formats, zone: Some(zone.parse().unwrap()) }
         };
         let oslo = several("Europe/Oslo");
         assert_eq!(oslo.date_time("20261121T093000Z").unwrap(), "2026-11-21T09:30:00Z");

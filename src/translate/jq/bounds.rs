@@ -17,7 +17,7 @@ use jaq_json::{Error, Num, Rc, Val};
 
 use crate::translate::work_budget::{STOPPED, WorkBudget};
 
-/// Maximum work of one run, in steps. A step is one value of a term that may have several.
+/// Maximum work of one run, in steps. A step is one output of a generator, a term with several.
 pub const JQ_WORK_LIMIT: u64 = 20_000_000;
 /// Number of steps charged for a round of a loop (`range`, `recurse`, `until`, …).
 pub const JQ_ROUND_STEPS: u64 = 20;
@@ -33,16 +33,16 @@ const NUMBER_LIMIT_BYTES: u64 = 4 << 10;
 /// recurses once per level.
 const DEPTH_LIMIT: usize = 4_000;
 /// Number of loop rounds between two checks of the nesting depth of a value.
-const ROUNDS_BETWEEN_LOOKS: u64 = 2_048;
+const ROUNDS_PER_DEPTH_CHECK: u64 = 2_048;
 /// Maximum number of values that one check of the nesting depth visits. A larger value counts as nested too
 /// deep.
-const LOOK_LIMIT: usize = 4_000_000;
+const DEPTH_CHECK_LIMIT: usize = 4_000_000;
 /// Maximum number of nested rounds of `reduce` that build a path: `setpath`, `delpaths`.
 const NESTED_LIMIT: usize = 200;
 
 // The limits are lower in unit tests, because a debug build takes ten times as long.
-pub(super) const WORK_HERE: u64 = if cfg!(test) { JQ_WORK_LIMIT / 40 } else { JQ_WORK_LIMIT };
-pub(super) const MEMORY_HERE_BYTES: u64 =
+pub(super) const EFFECTIVE_WORK_LIMIT: u64 = if cfg!(test) { JQ_WORK_LIMIT / 40 } else { JQ_WORK_LIMIT };
+pub(super) const EFFECTIVE_MEMORY_LIMIT_BYTES: u64 =
     if cfg!(test) { JQ_MEMORY_LIMIT_BYTES / 40 } else { JQ_MEMORY_LIMIT_BYTES };
 
 /// Memory of an item of a list, in bytes.
@@ -56,7 +56,7 @@ const TEXT_BYTES: u64 = 48;
 #[derive(Clone)]
 pub(super) struct Bounded<'a> {
     pub(super) table: &'a Lut<EngineTypes>,
-    pub(super) spent: &'a RunBudget,
+    pub(super) budget: &'a RunBudget,
 }
 
 /// Type parameters of the engine: values are the JSON of `jaq`, data is [`Bounded`].
@@ -75,11 +75,11 @@ impl<'a> HasLut<'a, EngineTypes> for Bounded<'a> {
 
 /// Remaining work and memory of one run, and the first limit that was exceeded.
 pub(super) struct RunBudget {
-    /// Remaining steps of [`WORK_HERE`].
+    /// Remaining steps of [`EFFECTIVE_WORK_LIMIT`].
     pub(super) steps_left: Cell<u64>,
-    /// Remaining bytes of [`MEMORY_HERE_BYTES`].
+    /// Remaining bytes of [`EFFECTIVE_MEMORY_LIMIT_BYTES`].
     pub(super) bytes_left: Cell<u64>,
-    /// Number of loop rounds so far. Every [`ROUNDS_BETWEEN_LOOKS`] rounds, the nesting depth is checked.
+    /// Number of loop rounds so far. Every [`ROUNDS_PER_DEPTH_CHECK`] rounds, the nesting depth is checked.
     rounds: Cell<u64>,
     /// Number of rounds on the stack, at most [`NESTED_LIMIT`].
     nested: Cell<usize>,
@@ -93,10 +93,10 @@ pub(super) struct RunBudget {
 
 impl RunBudget {
     /// Creates the budget of a new run.
-    pub(super) fn until(stop: Option<&WorkBudget>) -> Self {
+    pub(super) fn new(stop: Option<&WorkBudget>) -> Self {
         Self {
-            steps_left: Cell::new(WORK_HERE),
-            bytes_left: Cell::new(MEMORY_HERE_BYTES),
+            steps_left: Cell::new(EFFECTIVE_WORK_LIMIT),
+            bytes_left: Cell::new(EFFECTIVE_MEMORY_LIMIT_BYTES),
             rounds: Cell::new(0),
             nested: Cell::new(0),
             exhausted: OnceCell::new(),
@@ -117,17 +117,19 @@ impl RunBudget {
 
     /// Charges steps before the work is done.
     pub(super) fn charge_steps(&self, steps: u64) -> Result<(), Error> {
-        self.work_for(steps, steps.div_ceil(4))
+        self.charge_run_and_call(steps, steps.div_ceil(4))
     }
 
-    /// Charges steps, and separately `time` to the work budget of the call. Reading a whole long response
-    /// takes time, but would be too many steps.
-    pub(super) fn work_for(&self, steps: u64, time: u64) -> Result<(), Error> {
-        if self.stop.as_ref().is_some_and(|stop| !stop.spend(time)) {
+    /// Charges `steps` to the run, and `call_steps` to the work budget of the call. Reading a whole long
+    /// response takes time, but would be too many steps.
+    pub(super) fn charge_run_and_call(&self, steps: u64, call_steps: u64) -> Result<(), Error> {
+        if self.stop.as_ref().is_some_and(|stop| !stop.spend(call_steps)) {
             return Err(self.exhaust(STOPPED.to_owned()));
         }
         // Once the run is over, no steps are left.
-        let over = || self.exhaust(format!("takes more than {WORK_HERE} steps, the work limit of a filter"));
+        let over = || {
+            self.exhaust(format!("takes more than {EFFECTIVE_WORK_LIMIT} steps, the work limit of a filter"))
+        };
         self.steps_left.set(self.steps_left.get().checked_sub(steps).ok_or_else(over)?);
         Ok(())
     }
@@ -135,7 +137,9 @@ impl RunBudget {
     /// Charges allocated bytes, and steps for the time to write these bytes.
     pub(super) fn charge_bytes(&self, bytes: u64) -> Result<(), Error> {
         let over = || {
-            self.exhaust(format!("builds more than {MEMORY_HERE_BYTES} bytes, the memory limit of a filter"))
+            self.exhaust(format!(
+                "builds more than {EFFECTIVE_MEMORY_LIMIT_BYTES} bytes, the memory limit of a filter"
+            ))
         };
         self.bytes_left.set(self.bytes_left.get().checked_sub(bytes).ok_or_else(over)?);
         self.charge_steps(1 + bytes / 64)
@@ -148,17 +152,17 @@ impl RunBudget {
             Val::Null | Val::Bool(_) | Val::Num(_) => 0,
             Val::BStr(_) | Val::TStr(_) => TEXT_BYTES,
             Val::Arr(_) | Val::Obj(_) if is_shared(value) => 0,
-            Val::Arr(_) | Val::Obj(_) => extent(value),
+            Val::Arr(_) | Val::Obj(_) => shallow_copy_bytes(value),
         };
         self.charge_bytes(ITEM_BYTES + inside)
     }
 
-    /// Charges a round of a loop. Every [`ROUNDS_BETWEEN_LOOKS`] rounds, checks the nesting depth of the
+    /// Charges a round of a loop. Every [`ROUNDS_PER_DEPTH_CHECK`] rounds, checks the nesting depth of the
     /// value.
-    pub(super) fn round(&self, steps: u64, value: &Val) -> Result<(), Error> {
+    pub(super) fn charge_round(&self, steps: u64, value: &Val) -> Result<(), Error> {
         self.charge_steps(steps)?;
         self.rounds.set(self.rounds.get() + 1);
-        match self.rounds.get().is_multiple_of(ROUNDS_BETWEEN_LOOKS) && nests_too_deep(value) {
+        match self.rounds.get().is_multiple_of(ROUNDS_PER_DEPTH_CHECK) && nests_too_deep(value) {
             true => Err(self.exhaust_depth()),
             false => Ok(()),
         }
@@ -177,7 +181,7 @@ impl RunBudget {
     }
 
     /// Checks that an integer is not larger than [`NUMBER_LIMIT_BYTES`].
-    pub(super) fn number(&self, value: &Val) -> Result<(), Error> {
+    pub(super) fn check_integer_size(&self, value: &Val) -> Result<(), Error> {
         match value {
             Val::Num(Num::BigInt(integer)) if integer.bits() / 8 > NUMBER_LIMIT_BYTES => {
                 Err(self.exhaust(format!("builds an integer of more than {NUMBER_LIMIT_BYTES} bytes")))
@@ -187,7 +191,7 @@ impl RunBudget {
     }
 
     /// Charges a value that is read completely. Returns its approximate length as text, in bytes.
-    pub(super) fn read(&self, value: &Val) -> Result<u64, Error> {
+    pub(super) fn charge_read(&self, value: &Val) -> Result<u64, Error> {
         if !matches!(value, Val::Arr(_) | Val::Obj(_)) {
             let bytes = text_bytes(value);
             return self.charge_steps(bytes / 64).map(|()| bytes);
@@ -215,26 +219,27 @@ impl RunBudget {
 
     /// Charges a list whose items are compared with each other, as for sorting: for reading the list, and for
     /// the time of the comparisons.
-    pub(super) fn compare(&self, value: &Val) -> Result<(), Error> {
-        self.read(value)?;
+    pub(super) fn charge_comparisons(&self, value: &Val) -> Result<(), Error> {
+        self.charge_read(value)?;
         let Val::Arr(items) = value else { return Ok(()) };
         let comparisons_of_each = u64::from(items.len().checked_ilog2().unwrap_or(0));
-        self.work_for(0, items.len() as u64 * comparisons_of_each / 4)
+        self.charge_run_and_call(0, items.len() as u64 * comparisons_of_each / 4)
     }
 }
 
-/// Whether a value is nested too deep, or has more parts than any result. The check costs no steps: the value
-/// of a loop grows with its rounds, so a loop over a long list would be charged quadratically.
+/// Whether a value is nested too deep, or has more parts than [`DEPTH_CHECK_LIMIT`]. The check costs no
+/// steps: the value of a loop grows with its rounds, so a loop over a long list would be charged
+/// quadratically.
 fn nests_too_deep(value: &Val) -> bool {
-    let (mut inside, mut looked_at) = (vec![(value, 1)], 0);
+    let (mut inside, mut visited) = (vec![(value, 1)], 0);
     while let Some((value, depth)) = inside.pop() {
         for part in parts(value) {
-            looked_at += 1;
+            visited += 1;
             if matches!(part, Val::Arr(_) | Val::Obj(_)) {
                 inside.push((part, depth + 1));
             }
         }
-        if depth > DEPTH_LIMIT || looked_at > LOOK_LIMIT {
+        if depth > DEPTH_LIMIT || visited > DEPTH_CHECK_LIMIT {
             return true;
         }
     }
@@ -273,7 +278,7 @@ pub(super) fn is_shared(value: &Val) -> bool {
 }
 
 /// Memory of a shallow copy of a value, in bytes.
-pub(super) fn extent(value: &Val) -> u64 {
+pub(super) fn shallow_copy_bytes(value: &Val) -> u64 {
     match value {
         Val::Null | Val::Bool(_) | Val::Num(_) => 0,
         Val::BStr(bytes) | Val::TStr(bytes) => bytes.len() as u64,

@@ -16,19 +16,19 @@ use jaq_std::ValT as _;
 use regex::Regex;
 use regex_bites::bytes as jq_regex;
 
-use super::bounds::{EngineTypes, JQ_FOLD_STEPS, JQ_ROUND_STEPS, RunBudget, extent, is_shared};
+use super::bounds::{EngineTypes, JQ_FOLD_STEPS, JQ_ROUND_STEPS, RunBudget, is_shared, shallow_copy_bytes};
 use super::rewrite::{bounded_definition, call, collect_calls, pipe};
 use crate::model::{JsonText, NumberOutOfBounds, check_number};
 use crate::settings::fixed_regex;
 
 /// Counts a round of a loop.
-pub(super) const TICK: &str = "!tick";
+pub(super) const LOOP_ROUND: &str = "!loop_round";
 /// Counts a round of `reduce` or `foreach`.
-pub(super) const ROUND: &str = "!round";
-/// Counts a value of a term that may have several.
+pub(super) const FOLD_ROUND: &str = "!fold_round";
+/// Counts an output of a generator, a term that may have several.
 pub(super) const STEP: &str = "!step";
 /// Counts a value that is stored in a list, an object or a variable.
-pub(super) const STORED: &str = "!kept";
+pub(super) const STORED: &str = "!stored";
 /// Counts a value that is read completely.
 pub(super) const READ: &str = "!read";
 /// Counts a list whose items are compared with each other.
@@ -50,7 +50,7 @@ const SOUGHT: &str = "!sought";
 const RANGE: &str = "def range($from; $to; $by): \
      def rec: if ($by > 0 and . < $to) or ($by < 0 and . > $to) then ., (. + $by | rec) else {}[] end; $from | rec;";
 
-/// Replacement of the standard library's `error` for configured filters, because its message is for clients.
+/// Replacement of the library's `error`: `raise_empty` returns nothing, and keeps the message for clients.
 const RAISE: &str =
     "def error: raise_empty as $x | .; def error(message): (message | raise_empty) as $x | .;";
 
@@ -107,9 +107,9 @@ fn parsed(definitions: &'static str) -> Vec<Def<&'static str>> {
 /// `del(.[] | .a)`).
 macro_rules! counting {
     ($name:expr, $count:expr) => {{
-        let native = Native::<EngineTypes>::new(|cv| bome($count(cv.0.data().spent, &cv.1).map(|()| cv.1)))
-            .with_paths(|cv| box_once($count(cv.0.data().spent, &cv.1.0).map(|()| cv.1).map_err(Exn::from)))
-            .with_update(|cv, update| match $count(cv.0.data().spent, &cv.1) {
+        let native = Native::<EngineTypes>::new(|cv| bome($count(cv.0.data().budget, &cv.1).map(|()| cv.1)))
+            .with_paths(|cv| box_once($count(cv.0.data().budget, &cv.1.0).map(|()| cv.1).map_err(Exn::from)))
+            .with_update(|cv, update| match $count(cv.0.data().budget, &cv.1) {
                 Ok(()) => update(cv.1),
                 Err(error) => bome(Err(error)),
             });
@@ -129,8 +129,8 @@ fn as_one() -> Native<EngineTypes> {
     });
     native.with_update(|mut cv, update| {
         let (filter, context) = cv.0.pop_fun();
-        let spent = context.data().spent;
-        let done = spent.nested(|| filter.update((context, cv.1), update));
+        let budget = context.data().budget;
+        let done = budget.nested(|| filter.update((context, cv.1), update));
         done.unwrap_or_else(|error| bome(Err(error)))
     })
 }
@@ -138,14 +138,14 @@ fn as_one() -> Native<EngineTypes> {
 /// All native functions that count.
 fn functions() -> Vec<Fun<EngineTypes>> {
     vec![
-        counting!(TICK, |spent: &RunBudget, value| spent.round(JQ_ROUND_STEPS, value)),
-        counting!(STEP, |spent: &RunBudget, _: &Val| spent.charge_steps(1)),
+        counting!(LOOP_ROUND, |budget: &RunBudget, value| budget.charge_round(JQ_ROUND_STEPS, value)),
+        counting!(STEP, |budget: &RunBudget, _: &Val| budget.charge_steps(1)),
         counting!(STORED, RunBudget::charge_stored),
-        counting!(READ, |spent: &RunBudget, value| spent.read(value).map(|_| ())),
-        counting!(COMPARED, RunBudget::compare),
-        counting!(WRITTEN, |spent: &RunBudget, value| spent.charge_bytes(spent.read(value)?)),
-        counting!(MADE, |spent: &RunBudget, value| spent.charge_bytes(extent(value))),
-        counting!(ROUND, |spent: &RunBudget, value| spent.round(JQ_FOLD_STEPS, value)),
+        counting!(READ, |budget: &RunBudget, value| budget.charge_read(value).map(|_| ())),
+        counting!(COMPARED, RunBudget::charge_comparisons),
+        counting!(WRITTEN, |budget: &RunBudget, value| budget.charge_bytes(budget.charge_read(value)?)),
+        counting!(MADE, |budget: &RunBudget, value| budget.charge_bytes(shallow_copy_bytes(value))),
+        counting!(FOLD_ROUND, |budget: &RunBudget, value| budget.charge_round(JQ_FOLD_STEPS, value)),
         (ONE, [Bind::Fun(())].into(), as_one()),
         run((SUM, v(2), |cv| bome(operation(cv, charge_sum, |left, right| left + right)))),
         run((DIFFERENCE, v(2), |cv| bome(operation(cv, charge_difference, |left, right| left - right)))),
@@ -153,14 +153,14 @@ fn functions() -> Vec<Fun<EngineTypes>> {
         run((QUOTIENT, v(2), |cv| bome(operation(cv, charge_quotient, |left, right| left / right)))),
         run((SOUGHT, v(1), |mut cv| {
             let sought = cv.0.pop_var();
-            bome(seek(cv.0.data().spent, &cv.1, &sought).map(|()| cv.1))
+            bome(seek(cv.0.data().budget, &cv.1, &sought).map(|()| cv.1))
         })),
-        run(("fromjson", v(0), |cv| bome(from_json(cv.0.data().spent, cv.1)))),
+        run(("fromjson", v(0), |cv| bome(from_json(cv.0.data().budget, cv.1)))),
         run(("matches", v(2), |cv| bome(find(cv, WantedParts::Matches)))),
         run(("split_matches", v(2), |cv| bome(find(cv, WantedParts::All)))),
         run(("split_", v(2), |cv| bome(find(cv, WantedParts::Between)))),
         run(("raise_empty", v(0), |cv| {
-            cv.0.data().spent.raised.set(Some(cv.1.clone()));
+            cv.0.data().budget.raised.set(Some(cv.1.clone()));
             bome(Err(Error::new(cv.1)))
         })),
     ]
@@ -185,63 +185,63 @@ fn operation(
     operate: fn(Val, Val) -> Result<Val, Error>,
 ) -> Result<Val, Error> {
     let (left, right) = (cv.0.pop_var(), cv.0.pop_var());
-    let spent = cv.0.data().spent;
+    let budget = cv.0.data().budget;
     // `.` may be one of the operands. With one reference fewer, the operand is changed in place and not
     // copied.
     drop(cv);
-    charge(spent, &left, &right)?;
+    charge(budget, &left, &right)?;
     let result = operate(left, right)?;
-    spent.number(&result).map(|()| result)
+    budget.check_integer_size(&result).map(|()| result)
 }
 
-fn charge_sum(spent: &RunBudget, left: &Val, right: &Val) -> Result<(), Error> {
+fn charge_sum(budget: &RunBudget, left: &Val, right: &Val) -> Result<(), Error> {
     match (left, right) {
-        (Val::Num(_), Val::Num(_)) | (Val::Null, _) | (_, Val::Null) => spent.charge_steps(1),
-        _ => spent.charge_bytes(copied(left) + extent(right)),
+        (Val::Num(_), Val::Num(_)) | (Val::Null, _) | (_, Val::Null) => budget.charge_steps(1),
+        _ => budget.charge_bytes(copied(left) + shallow_copy_bytes(right)),
     }
 }
 
-fn charge_difference(spent: &RunBudget, left: &Val, right: &Val) -> Result<(), Error> {
+fn charge_difference(budget: &RunBudget, left: &Val, right: &Val) -> Result<(), Error> {
     if let (Val::Arr(_), Val::Arr(_)) = (left, right) {
-        spent.read(left)?;
-        spent.read(right)?;
-        spent.charge_bytes(copied(left) + extent(right))?;
+        budget.charge_read(left)?;
+        budget.charge_read(right)?;
+        budget.charge_bytes(copied(left) + shallow_copy_bytes(right))?;
     }
-    spent.charge_steps(1)
+    budget.charge_steps(1)
 }
 
-fn charge_product(spent: &RunBudget, left: &Val, right: &Val) -> Result<(), Error> {
+fn charge_product(budget: &RunBudget, left: &Val, right: &Val) -> Result<(), Error> {
     match (left, right) {
         (Val::BStr(text) | Val::TStr(text), Val::Num(times))
         | (Val::Num(times), Val::BStr(text) | Val::TStr(text)) => {
             let times = times.as_isize().map_or(u64::MAX, |times| u64::try_from(times).unwrap_or(0));
-            spent.charge_bytes((text.len() as u64).saturating_mul(times))
+            budget.charge_bytes((text.len() as u64).saturating_mul(times))
         }
         (Val::Obj(_), Val::Obj(_)) => {
-            spent.read(right)?;
-            spent.charge_bytes(merged(left, right, false))
+            budget.charge_read(right)?;
+            budget.charge_bytes(merged(left, right, false))
         }
-        _ => spent.charge_steps(1),
+        _ => budget.charge_steps(1),
     }
 }
 
-fn charge_quotient(spent: &RunBudget, left: &Val, right: &Val) -> Result<(), Error> {
+fn charge_quotient(budget: &RunBudget, left: &Val, right: &Val) -> Result<(), Error> {
     /// Memory of each part of a split string, in bytes.
     const PART_BYTES: u64 = 64;
     if let (Val::TStr(text), Val::TStr(separator)) | (Val::BStr(text), Val::BStr(separator)) = (left, right) {
-        spent.charge_steps(text.len() as u64 / 64)?;
+        budget.charge_steps(text.len() as u64 / 64)?;
         let parts = match separator.is_empty() {
             true => text.len(),
             false => memchr::memmem::find_iter(text, &***separator).count() + 1,
         };
-        spent.charge_bytes(parts as u64 * PART_BYTES)?;
+        budget.charge_bytes(parts as u64 * PART_BYTES)?;
     }
-    spent.charge_steps(1)
+    budget.charge_steps(1)
 }
 
 /// Number of bytes that are copied when a value is changed.
 fn copied(value: &Val) -> u64 {
-    if is_shared(value) { extent(value) } else { 0 }
+    if is_shared(value) { shallow_copy_bytes(value) } else { 0 }
 }
 
 /// Number of bytes that are copied when two objects are merged recursively. If an object is copied, its parts
@@ -252,25 +252,25 @@ fn merged(left: &Val, right: &Val, is_part_of_copied: bool) -> u64 {
     let inside = others
         .iter()
         .map(|(key, other)| members.get(key).map_or(0, |member| merged(member, other, is_copied)));
-    let own = if is_copied { extent(left) } else { 0 };
-    own + extent(right) + inside.sum::<u64>()
+    let own = if is_copied { shallow_copy_bytes(left) } else { 0 };
+    own + shallow_copy_bytes(right) + inside.sum::<u64>()
 }
 
 /// Charges a search for one value in another, which may compare every part with every part.
-fn seek(spent: &RunBudget, value: &Val, sought: &Val) -> Result<(), Error> {
-    let (there, wanted) = (spent.read(value)?, spent.read(sought)?);
-    spent.charge_steps((1 + there / 16).saturating_mul(1 + wanted / 16))
+fn seek(budget: &RunBudget, value: &Val, sought: &Val) -> Result<(), Error> {
+    let (there, wanted) = (budget.charge_read(value)?, budget.charge_read(sought)?);
+    budget.charge_steps((1 + there / 16).saturating_mul(1 + wanted / 16))
 }
 
-fn from_json(spent: &RunBudget, value: Val) -> Result<Val, Error> {
-    /// Maximum memory of a value per byte of its JSON text, in bytes: `[1,1]`.
-    const BYTES_OF_ONE: u64 = 8;
+fn from_json(budget: &RunBudget, value: Val) -> Result<Val, Error> {
+    /// Memory that is charged per byte of a JSON text, in bytes: that of `[1,1]`. Empty strings take more.
+    const BYTES_PER_TEXT_BYTE: u64 = 8;
     let Val::TStr(text) = &value else { return Err(Error::typ(value, "string")) };
-    spent.charge_steps(text.len() as u64 / 8)?;
+    budget.charge_steps(text.len() as u64 / 8)?;
     // Check the text first, because the engine's parser recurses once per bracket.
     let json = JsonText::check(text).map_err(|error| Error::str(&error))?;
     check_numbers(json.as_str()).map_err(Error::str)?;
-    spent.charge_bytes(text.len() as u64 * BYTES_OF_ONE)?;
+    budget.charge_bytes(text.len() as u64 * BYTES_PER_TEXT_BYTE)?;
     // Parse without a `serde_json` tree, whose values are several times as large as those of the engine.
     jaq_json::read::parse_single(json.bytes()).map_err(|error| Error::str(&error))
 }
@@ -302,33 +302,33 @@ enum WantedParts {
 /// and texts between them.
 fn find(mut cv: Cv<'_, EngineTypes>, wanted: WantedParts) -> Result<Val, Error> {
     let (flags, pattern) = (cv.0.pop_var(), cv.0.pop_var());
-    let (spent, value) = (cv.0.data().spent, cv.1);
+    let (budget, value) = (cv.0.data().budget, cv.1);
     let (Some(pattern), Some(flags)) = (text(&pattern), text(&flags)) else {
         let wrong = if text(&pattern).is_some() { flags } else { pattern };
         return Err(Error::typ(wrong, "string"));
     };
-    let (regex, weight) = compile(spent, pattern, flags)?;
+    let (regex, weight) = compile(budget, pattern, flags)?;
     // Flag `g`: all matches, not only the first. Flag `n`: no empty matches.
     let (is_global, not_empty) = (flags.contains('g'), flags.contains('n'));
     let Some(haystack) = value.as_utf8_bytes() else { return Err(Error::typ(value, "string")) };
-    let (mut found, mut behind) = (Vec::new(), 0);
+    let (mut found, mut previous_end) = (Vec::new(), 0);
     // Count characters from the previous match, not from the beginning each time.
     let (mut counted, mut index) = (0, 0);
     let mut matches = regex.captures_iter(haystack);
     loop {
         // One search takes linear time in the rest of the text, so many searches may take quadratic time.
-        spent.work_for(1, 1 + (haystack.len() - behind) as u64 / 64 * weight)?;
+        budget.charge_run_and_call(1, 1 + (haystack.len() - previous_end) as u64 / 64 * weight)?;
         let Some(groups) = matches.next() else { break };
         let whole = groups.get(0).expect("a match has its whole");
-        spent.work_for((whole.end() - behind.min(whole.end())) as u64 / 64 * weight, 0)?;
+        budget.charge_run_and_call((whole.end() - previous_end.min(whole.end())) as u64 / 64 * weight, 0)?;
         if not_empty && whole.is_empty() {
             continue;
         }
         if wanted != WantedParts::Matches {
-            spent.charge_bytes(GROUP_BYTES / 4)?;
-            found.push(value.as_sub_str(&haystack[behind..whole.start()]));
+            budget.charge_bytes(GROUP_BYTES / 4)?;
+            found.push(value.as_sub_str(&haystack[previous_end..whole.start()]));
         }
-        behind = whole.end();
+        previous_end = whole.end();
         if wanted != WantedParts::Between {
             index += characters(&haystack[counted..whole.start()]);
             counted = whole.start();
@@ -337,8 +337,8 @@ fn find(mut cv: Cv<'_, EngineTypes>, wanted: WantedParts) -> Result<Val, Error> 
             let groups: Vec<_> = groups
                 .map(|(group, name)| {
                     let before = &haystack[counted..group.start()];
-                    spent.charge_bytes(GROUP_BYTES)?;
-                    spent.charge_steps(before.len() as u64 / 64)?;
+                    budget.charge_bytes(GROUP_BYTES)?;
+                    budget.charge_steps(before.len() as u64 / 64)?;
                     Ok(group_to_value(&value, index + characters(before), group.as_bytes(), name))
                 })
                 .collect::<Result<_, Error>>()?;
@@ -348,9 +348,9 @@ fn find(mut cv: Cv<'_, EngineTypes>, wanted: WantedParts) -> Result<Val, Error> 
             break;
         }
     }
-    spent.work_for((haystack.len() - behind) as u64 / 64 * weight, 0)?;
+    budget.charge_run_and_call((haystack.len() - previous_end) as u64 / 64 * weight, 0)?;
     if wanted != WantedParts::Matches {
-        found.push(value.as_sub_str(&haystack[behind..]));
+        found.push(value.as_sub_str(&haystack[previous_end..]));
     }
     Ok(found.into_iter().collect())
 }
@@ -360,7 +360,7 @@ fn text(value: &Val) -> Option<&str> {
 }
 
 /// Compiles a pattern. Also returns the relative cost of a search with it.
-fn compile(spent: &RunBudget, pattern: &str, flags: &str) -> Result<(jq_regex::Regex, u64), Error> {
+fn compile(budget: &RunBudget, pattern: &str, flags: &str) -> Result<(jq_regex::Regex, u64), Error> {
     let mut builder = jq_regex::RegexBuilder::new(pattern);
     for flag in flags.chars() {
         match flag {
@@ -376,7 +376,7 @@ fn compile(spent: &RunBudget, pattern: &str, flags: &str) -> Result<(jq_regex::R
     }
     let mut wrong = None;
     for (limit_bytes, weight) in SIZES {
-        spent.charge_steps(4 * weight + pattern.len() as u64)?;
+        budget.charge_steps(4 * weight + pattern.len() as u64)?;
         match builder.size_limit(limit_bytes).build() {
             Ok(regex) => return Ok((regex, weight)),
             Err(error) => wrong = Some(error),
@@ -422,9 +422,8 @@ static DEFINITIONS: LazyLock<Vec<Def<&'static str>>> = LazyLock::new(|| {
 /// Selects the definitions and native functions that a filter calls, directly or indirectly. The selection is
 /// by name, regardless of the number of arguments.
 ///
-/// A compiled filter contains every definition that it was compiled with. With the whole library it needs 120
-/// KB and 0.5 ms, at each start for each of 400 filters. With only the definitions that it calls, it needs a
-/// few KB.
+/// A compiled filter contains every definition that it was compiled with. With the whole library, each filter
+/// would need 120 KB, and 0.5 ms at each start. With only the definitions that it calls, it needs a few KB.
 pub(super) fn used_by<'s>(filter: &mut Term<&'s str>) -> (Vec<Def<&'s str>>, Vec<Fun<EngineTypes>>) {
     let mut used: HashSet<&str> = HashSet::new();
     let mut found: Vec<&str> = Vec::new();
@@ -472,7 +471,7 @@ mod tests {
     #[test]
     fn a_filter_is_compiled_with_what_it_calls_and_nothing_else() {
         check(".a.b // 0", &[], &[]);
-        check("map(.a)", &["map"], &["!kept"]);
+        check("map(.a)", &["map"], &["!stored"]);
         check(
             r#"@base64 "\(.a)""#,
             &["encode_base64", "tostring", "@base64"],

@@ -78,13 +78,13 @@ impl JqError {
     }
 }
 
-/// Variables of a filter, besides the input `.`.
+/// Variables of a filter, besides the input `.`, and limits of the run.
 #[derive(Debug, Clone, Copy)]
 pub struct JqNames<'a> {
     /// Arguments of the call, an object.
     pub args: &'a Value,
     /// Input responses, an object or null.
-    pub answers: &'a Value,
+    pub input_responses: &'a Value,
     /// HTTP status of the response.
     pub status: u16,
     /// Exit status and standard error of the program that wrote the response.
@@ -107,7 +107,7 @@ const OPERATOR_LIMIT: usize = 400;
 const UNKNOWN_NAMES_SHOWN: usize = 10;
 /// Maximum number of steps of a condition that is evaluated before a request is sent; a step takes about 0.1
 /// µs.
-const STEPS_BEFORE: u64 = 100_000;
+const PRE_REQUEST_STEP_LIMIT: u64 = 100_000;
 /// Stack size of compiler threads, equal to that of the threads that run filters. Unused stack takes only
 /// address space.
 const COMPILER_STACK_BYTES: usize = 128 << 20;
@@ -141,7 +141,7 @@ pub fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
 }
 
 impl Jq {
-    /// Compiles a filter with `captures` as variables. A capture without a match is null.
+    /// Compiles a filter with `captures` as variables. A capture that a run does not have is null.
     ///
     /// # Errors
     ///
@@ -203,9 +203,9 @@ impl Jq {
     /// # Errors
     ///
     /// [`JqError`] if the filter fails, returns no value or several, or returns a value that JSON does not
-    /// have (bytes, keys that are not strings, infinities).
+    /// have (keys that are not strings, infinities).
     pub fn apply(&self, value: &Value, names: JqNames<'_>) -> Result<Value, JqError> {
-        self.apply_to(to_jq(value)?, names, &RunBudget::until(names.stop))
+        self.apply_to(to_jq(value)?, names, &RunBudget::new(names.stop))
     }
 
     /// Applies the filter to an owned value, without a copy of the value.
@@ -213,22 +213,22 @@ impl Jq {
     /// # Errors
     ///
     /// As [`apply`](Self::apply).
-    pub(super) fn apply_to_own(&self, value: Value, names: JqNames<'_>) -> Result<Value, JqError> {
-        self.apply_to(into_jq(value)?, names, &RunBudget::until(names.stop))
+    pub(super) fn apply_owned(&self, value: Value, names: JqNames<'_>) -> Result<Value, JqError> {
+        self.apply_to(into_jq(value)?, names, &RunBudget::new(names.stop))
     }
 
-    fn apply_to(&self, value: Val, names: JqNames<'_>, spent: &RunBudget) -> Result<Value, JqError> {
-        let mut results = self.run(value, names, spent)?;
+    fn apply_to(&self, value: Val, names: JqNames<'_>, budget: &RunBudget) -> Result<Value, JqError> {
+        let mut results = self.run(value, names, budget)?;
         let first = results.next();
         let more = matches!(first, Some(Ok(_))).then(|| results.next()).flatten();
         // The filter may have caught the error that ended the run, and continued.
-        if let Some(message) = spent.exhausted.get() {
+        if let Some(message) = budget.exhausted.get() {
             return Err(JqError::new(message));
         }
         let first = first.ok_or_else(|| JqError::new("returned no value"))?;
         let first = first.map_err(|error| {
             let (detail, is_detail_cut) = brief(&error);
-            let raised = spent.raised.take().filter(|raised| Error::new(raised.clone()) == error);
+            let raised = budget.raised.take().filter(|raised| Error::new(raised.clone()) == error);
             let raised = raised.and_then(|raised| from_jq(&raised, 0, &mut { names.most_values }).ok());
             let what = if raised.is_some() { "raised an error" } else { "failed on this input" };
             JqError { detail: Some(detail), is_detail_cut, raised, ..JqError::new(what) }
@@ -247,48 +247,56 @@ impl Jq {
 
     /// Evaluates the condition before there is a response; `.` and `$args` are the arguments. A filter that
     /// fails counts as true, so that the input request that depends on it is sent.
-    pub fn is_true_before_request(&self, args: &Value, answers: &Value) -> bool {
+    pub fn is_true_before_request(&self, args: &Value, input_responses: &Value) -> bool {
         // Such conditions run on threads that also serve other calls.
-        let stop = &WorkBudget::with_steps(STEPS_BEFORE);
+        let stop = &WorkBudget::with_steps(PRE_REQUEST_STEP_LIMIT);
         let (headers, most_values, stop) = (&Value::Null, TranslationLimits::default().values, Some(stop));
-        let names =
-            JqNames { args, answers, status: 0, exit: None, headers, captures: &[], most_values, stop };
+        let names = JqNames {
+            args,
+            input_responses,
+            status: 0,
+            exit: None,
+            headers,
+            captures: &[],
+            most_values,
+            stop,
+        };
         self.condition(args, names).unwrap_or(true)
     }
 
     /// Whether the first value is neither `false` nor `null`; `None` if the filter fails. No value counts as
     /// false.
     fn condition(&self, value: &Value, names: JqNames<'_>) -> Option<bool> {
-        let spent = RunBudget::until(names.stop);
-        let first = self.run(to_jq(value).ok()?, names, &spent).ok()?.next().transpose().ok()?;
+        let budget = RunBudget::new(names.stop);
+        let first = self.run(to_jq(value).ok()?, names, &budget).ok()?.next().transpose().ok()?;
         let is_true = !matches!(first, None | Some(Val::Null | Val::Bool(false)));
-        spent.exhausted.get().is_none().then_some(is_true)
+        budget.exhausted.get().is_none().then_some(is_true)
     }
 
     fn run<'a>(
         &'a self,
         value: Val,
         names: JqNames<'_>,
-        spent: &'a RunBudget,
+        budget: &'a RunBudget,
     ) -> Result<impl Iterator<Item = Result<Val, Error>> + 'a, JqError> {
         let capture = |name: &String| {
             let found = names.captures.iter().rev().find(|(other, _)| other == name);
             found.map_or(Val::Null, |(_, text)| Val::utf8_str(text.clone()))
         };
-        let [args, _, exit, stderr, headers, answers] = self.0.used_variables;
-        let made = |is_asked: bool, value: &Value| if is_asked { to_jq(value) } else { Ok(Val::Null) };
+        let [args, _, exit, stderr, headers, input_responses] = self.0.used_variables;
+        let converted = |is_used: bool, value: &Value| if is_used { to_jq(value) } else { Ok(Val::Null) };
         let end = names.exit.map_or(Value::Null, |exit| exit.end.to_json());
         let stderr = names.exit.filter(|_| stderr).map(|exit| Val::utf8_str(exit.stderr_text().into_owned()));
         let variables = [
-            made(args, names.args)?,
+            converted(args, names.args)?,
             Val::from(names.status as isize),
-            made(exit, &end)?,
+            converted(exit, &end)?,
             stderr.unwrap_or(Val::Null),
-            made(headers, names.headers)?,
-            made(answers, names.answers)?,
+            converted(headers, names.headers)?,
+            converted(input_responses, names.input_responses)?,
         ];
         let variables = variables.into_iter().chain(self.0.captures.iter().map(capture));
-        let data = Bounded { table: &self.0.filter.lut, spent };
+        let data = Bounded { table: &self.0.filter.lut, budget };
         let context = Ctx::<bounds::EngineTypes>::new(data, Vars::new(variables));
         Ok(self.0.filter.id.run((context, value)).map(unwrap_valr))
     }

@@ -21,7 +21,9 @@ use jaq_core::{
 };
 
 use super::JqError;
-use super::functions::{DIFFERENCE, ONE, PRODUCT, QUOTIENT, READ, ROUND, STEP, STORED, SUM, TICK, WRITTEN};
+use super::functions::{
+    DIFFERENCE, FOLD_ROUND, LOOP_ROUND, ONE, PRODUCT, QUOTIENT, READ, STEP, STORED, SUM, WRITTEN,
+};
 
 /// Rewrites a configured filter.
 ///
@@ -34,7 +36,7 @@ pub(super) fn rewrite(term: &mut Term<&str>) -> Result<(), JqError> {
     match rewriter.calls_itself {
         None => Ok(()),
         Some(name) => Err(JqError::new(format!(
-            "`{name}` calls itself, which has no end that can be seen; `recurse` or `reduce` have"
+            "`{name}` calls itself, but recursive definitions are not supported; use `recurse` or `reduce`"
         ))),
     }
 }
@@ -64,7 +66,7 @@ pub(super) fn bounded_definition(mut definition: Def<&str>) -> Def<&str> {
     rewriter.term(&mut definition.body);
     if is_loop && let Term::Def(inner, _) = &mut definition.body {
         for rec in inner {
-            rec.body = pipe(call(TICK, []), take(&mut rec.body));
+            rec.body = pipe(call(LOOP_ROUND, []), take(&mut rec.body));
         }
     }
     definition
@@ -110,13 +112,13 @@ impl<'s> Rewriter<'s> {
             // The first part is the initial value, the second part is the expression of each round.
             Term::Fold(.., rest) => {
                 if let Some(round) = rest.get_mut(1) {
-                    *round = pipe(call(ROUND, []), call(ONE, [take(round)]));
+                    *round = pipe(call(FOLD_ROUND, []), call(ONE, [take(round)]));
                 }
             }
-            Term::Arr(Some(inner)) => each(inner, STORED),
+            Term::Arr(Some(inner)) => pipe_values_through(inner, STORED),
             Term::Obj(members) => members.iter_mut().flat_map(|(_, value)| value).for_each(stored),
-            Term::Str(_, parts) => inserted(parts).for_each(|term| each(term, WRITTEN)),
-            Term::Recurse => each(term, STEP),
+            Term::Str(_, parts) => inserted(parts).for_each(|term| pipe_values_through(term, WRITTEN)),
+            Term::Recurse => pipe_values_through(term, STEP),
             _ => {}
         }
     }
@@ -135,7 +137,7 @@ fn bound_operation(term: &mut Term<&str>) {
         BinaryOp::Math(Math::Rem) | BinaryOp::UpdateMath(Math::Rem) => {}
         // jq iterates over the right operand in the outer loop, and over the left one in the inner loop.
         BinaryOp::Math(math) => {
-            *term = call(function(math), [count_unless_single(take(right)), count_unless_single(take(left))])
+            *term = call(function(math), [mark_unless_single(take(right)), mark_unless_single(take(left))])
         }
         // `l += r` is `r as $r | l |= . + $r`.
         BinaryOp::UpdateMath(math) => {
@@ -143,15 +145,15 @@ fn bound_operation(term: &mut Term<&str>) {
             let change = call(function(math), [Term::Var(RIGHT), Term::Id]);
             let update = Term::BinOp(take(left), BinaryOp::Update, Box::new(change));
             let bind = BinaryOp::Pipe(Some(Pattern::Var(RIGHT)));
-            *term = Term::BinOp(Box::new(count_unless_single(take(right))), bind, Box::new(update));
+            *term = Term::BinOp(Box::new(mark_unless_single(take(right))), bind, Box::new(update));
         }
         BinaryOp::Pipe(Some(_)) => stored(left),
         BinaryOp::Assign | BinaryOp::UpdateAlt => stored(right),
         // A value that is changed in place was counted when it was stored.
-        BinaryOp::Update if is_single(left) && is_change(right) => {}
-        BinaryOp::Update => each(right, STORED),
+        BinaryOp::Update if is_single(left) && is_counted_already(right) => {}
+        BinaryOp::Update => pipe_values_through(right, STORED),
         // A comparison reads two values only up to the size of the smaller one.
-        BinaryOp::Cmp(_) if !is_simple(left) && !is_simple(right) => each(right, READ),
+        BinaryOp::Cmp(_) if !is_simple(left) && !is_simple(right) => pipe_values_through(right, READ),
         BinaryOp::Pipe(None)
         | BinaryOp::Comma
         | BinaryOp::Alt
@@ -166,7 +168,7 @@ pub(super) fn pipe<'s>(left: Term<&'s str>, right: Term<&'s str>) -> Term<&'s st
 }
 
 /// Pipes each value of a term through a function. A step counter at the end of the term is replaced.
-fn each(term: &mut Term<&str>, function: &'static str) {
+fn pipe_values_through(term: &mut Term<&str>, function: &'static str) {
     match term {
         Term::BinOp(_, BinaryOp::Pipe(None), counter) if matches!(**counter, Term::Call(STEP, _)) => {
             **counter = call(function, []);
@@ -177,26 +179,26 @@ fn each(term: &mut Term<&str>, function: &'static str) {
 
 /// Counts the values of a term as stored, unless they exist already.
 fn stored(term: &mut Term<&str>) {
-    if !makes_nothing(term) {
-        each(term, STORED);
+    if !creates_no_value(term) {
+        pipe_values_through(term, STORED);
     }
 }
 
-/// Returns the term itself if it can have only one value; otherwise a call of [`ONE`], which counts its
-/// values.
-fn count_unless_single(term: Term<&str>) -> Term<&str> {
+/// Returns the term itself if it can have only one value; otherwise a call of [`ONE`], which tells the engine
+/// whether another value follows.
+fn mark_unless_single(term: Term<&str>) -> Term<&str> {
     if is_single(&term) { term } else { call(ONE, [term]) }
 }
 
 /// Whether a term creates no value: its values exist already, or were counted when they were created.
-fn makes_nothing(term: &Term<&str>) -> bool {
+fn creates_no_value(term: &Term<&str>) -> bool {
     match term {
         Term::Id | Term::Num(_) | Term::Var(_) | Term::Arr(_) => true,
         Term::Str(_, parts) => parts.iter().all(|part| !matches!(part, StrPart::Term(_))),
         Term::Path(root, Path(parts)) => {
             let is_index =
-                |part: &Part<Term<&str>>| matches!(part, Part::Index(index) if makes_nothing(index));
-            makes_nothing(root) && parts.iter().all(|(part, _)| is_index(part))
+                |part: &Part<Term<&str>>| matches!(part, Part::Index(index) if creates_no_value(index));
+            creates_no_value(root) && parts.iter().all(|(part, _)| is_index(part))
         }
         Term::BinOp(_, BinaryOp::Cmp(_) | BinaryOp::And | BinaryOp::Or, _) => true,
         term => is_operation(term),
@@ -208,9 +210,9 @@ fn is_operation(term: &Term<&str>) -> bool {
     matches!(term, Term::Call(name, _) if [SUM, DIFFERENCE, PRODUCT, QUOTIENT].contains(name))
 }
 
-/// Whether a term changes a part of its input.
-fn is_change(term: &Term<&str>) -> bool {
-    is_operation(term) || makes_nothing(term) || matches!(term, Term::BinOp(_, BinaryOp::Update, _))
+/// Whether the values of a term are counted already, or are its input changed in place.
+fn is_counted_already(term: &Term<&str>) -> bool {
+    is_operation(term) || creates_no_value(term) || matches!(term, Term::BinOp(_, BinaryOp::Update, _))
 }
 
 /// Whether a term is a scalar or empty, so that a comparison with it reads little of the other value.

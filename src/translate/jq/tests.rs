@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde_json::json;
 
-use super::bounds::{MEMORY_HERE_BYTES, WORK_HERE};
+use super::bounds::{EFFECTIVE_MEMORY_LIMIT_BYTES, EFFECTIVE_WORK_LIMIT};
 use super::*;
 
 /// Because a debug build is slow.
@@ -15,7 +15,7 @@ fn names(args: &Value) -> JqNames<'_> {
     static NO_HEADERS: LazyLock<Value> = LazyLock::new(|| json!({}));
     JqNames {
         args,
-        answers: &Value::Null,
+        input_responses: &Value::Null,
         status: 200,
         exit: None,
         headers: &NO_HEADERS,
@@ -223,11 +223,11 @@ fn a_long_path_does_not_take_the_stack() {
 #[track_caller]
 fn used(filter: &str, input: &Value) -> (u64, u64) {
     let empty = json!({});
-    let spent = RunBudget::until(None);
+    let budget = RunBudget::new(None);
     let given = to_jq(input).unwrap();
-    let done = Jq::compile(filter, &[]).unwrap().apply_to(given, names(&empty), &spent);
+    let done = Jq::compile(filter, &[]).unwrap().apply_to(given, names(&empty), &budget);
     assert!(done.is_ok(), "{filter}: {done:?}");
-    (WORK_HERE - spent.steps_left.get(), MEMORY_HERE_BYTES - spent.bytes_left.get())
+    (EFFECTIVE_WORK_LIMIT - budget.steps_left.get(), EFFECTIVE_MEMORY_LIMIT_BYTES - budget.bytes_left.get())
 }
 
 #[test]
@@ -277,8 +277,8 @@ fn comparisons_of_a_sort_take_time_but_no_steps_of_the_filter() {
         let time = spent(filter) - spent("reverse");
         assert!((1024 * 10 / 4..1024 * 16 / 4).contains(&time), "{filter}: {time}");
     }
-    let million = Value::from((0..WORK_HERE / 10).collect::<Vec<u64>>());
-    assert!(used("sort", &million).0 < WORK_HERE / 5);
+    let million = Value::from((0..EFFECTIVE_WORK_LIMIT / 10).collect::<Vec<u64>>());
+    assert!(used("sort", &million).0 < EFFECTIVE_WORK_LIMIT / 5);
 }
 
 #[test]

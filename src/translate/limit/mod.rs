@@ -40,9 +40,8 @@ pub struct Limit {
     pub characters: Option<usize>,
     /// Path of the list, such as `.data.rows`. Default: the longest list in the structured content.
     ///
-    /// The structured content itself, if it is a list.
-    #[key(name = "path")]
-    pub of: Option<ListPath>,
+    /// If the structured content is itself a list or a text, the default is its items or lines.
+    pub path: Option<ListPath>,
     /// Note about the omitted rest: a template of `limit` and `args`.
     #[key(with = read_note)]
     pub note: Option<Template>,
@@ -70,7 +69,7 @@ impl Limit {
     /// # Errors
     ///
     /// A sentence for the client, if the structured content can't be shortened to fit.
-    pub(super) fn structure(
+    pub(super) fn truncate_structured(
         &self,
         structured: Structured,
         output: Option<(&OutputSchema, Option<&WorkBudget>)>,
@@ -122,8 +121,8 @@ impl Limit {
                 false => format!(
                     "it has {} characters, the limit is {remaining}, and fewer rows do not make it fit{}",
                     length(&whole),
-                    if self.of.is_none() {
-                        "; its operator can name a long text in `limit.path`"
+                    if self.path.is_none() {
+                        "; the operator of this tool can set `limit.path` to a long text"
                     } else {
                         ""
                     }
@@ -144,12 +143,12 @@ impl Limit {
     }
 
     /// Truncates the text blocks to as many lines as fit, and returns a description of the omitted part. A
-    /// block with the structured content as JSON is unchanged: [`Self::structure`] has shortened it.
+    /// block with the structured content as JSON stays: [`Self::truncate_structured`] has shortened it.
     ///
     /// # Errors
     ///
     /// A sentence for the client, if the first line alone is too long.
-    pub(super) fn texts(
+    pub(super) fn truncate_texts(
         &self,
         blocks: Vec<RenderedBlock>,
     ) -> Result<(Vec<Content>, Option<OmittedPart>), String> {
@@ -196,7 +195,7 @@ impl Limit {
 
     /// Path of the list to truncate in a value: the configured path, or that of the longest list.
     fn list_in(&self, value: &Value, wrapped: bool) -> Option<Vec<String>> {
-        match &self.of {
+        match &self.path {
             // For clients, a wrapped value is under `result`, so the configured path may begin with `result`.
             Some(path) if wrapped && path.0.first().is_some_and(|name| name == "result") => {
                 Some(path.0[1..].to_vec())
@@ -247,17 +246,17 @@ impl fmt::Display for OmittedPart {
 impl OmittedPart {
     /// Adds the omitted part of the text blocks, so that one note describes both.
     pub(in crate::translate) fn and_text(mut self, text: &Self) -> Self {
-        let is_said = (self.unit, self.shown, self.total) == (text.unit, text.shown, text.total);
-        self.text = (!is_said).then_some((text.shown, text.total));
+        let is_same = (self.unit, self.shown, self.total) == (text.unit, text.shown, text.total);
+        self.text = (!is_same).then_some((text.shown, text.total));
         self
     }
 
     /// Returns the `_meta` of the result, for programs.
     pub(in crate::translate) fn meta(&self) -> Value {
         let Self { unit, shown, total, text, next } = self;
-        let mut meta = json!({ "unit": unit, "shown": shown, "leftOut": total - shown, "total": total });
+        let mut meta = json!({ "unit": unit, "shown": shown, "omitted": total - shown, "total": total });
         if let Some((shown, total)) = text {
-            meta["text"] = json!({ "unit": LINES, "shown": shown, "leftOut": total - shown, "total": total });
+            meta["text"] = json!({ "unit": LINES, "shown": shown, "omitted": total - shown, "total": total });
         }
         if !next.is_empty() {
             meta["next"] = Value::Object(next.clone());
@@ -278,7 +277,7 @@ impl OmittedPart {
         let Some(template) = &limit.note else { return Ok(self.to_string()) };
         let Self { unit, shown, total, text: _, next } = self;
         let numbers =
-            json!({ "unit": unit, "shown": shown, "left_out": total - shown, "total": total, "next": next });
+            json!({ "unit": unit, "shown": shown, "omitted": total - shown, "total": total, "next": next });
         let names =
             TemplateValue::from_pairs([("limit", from_json(&numbers)), ("args", from_json(view.input.args))]);
         template.render_within(&names, &TemplateBudget::new(view.input.stop))
@@ -397,10 +396,10 @@ impl PagingArguments {
             (false, true, false) => (
                 "`page` has no `size` beside it",
                 "name the argument that says how many rows a page has: the next page of the same size \
-                 would pass over the rows that were left out",
+                 would pass over the rows that were omitted",
             ),
             (false, false, _) => (
-                "`more` says neither `offset` nor `page`",
+                "`more` has neither `offset` nor `page`",
                 "write `more: { offset: start }`, the name of an argument",
             ),
         };

@@ -11,8 +11,12 @@ fn structured(value: &Value) -> Structured {
 
 #[track_caller]
 fn check(limit: &Limit, value: Value, expected: Result<(&str, Option<&str>), &str>) {
-    let found =
-        limit.structure(structured(&value), None, &json!({"start": 10, "page": "3", "per": 20}), false);
+    let found = limit.truncate_structured(
+        structured(&value),
+        None,
+        &json!({"start": 10, "page": "3", "per": 20}),
+        false,
+    );
     match (found, expected) {
         (Ok((found, cut)), Ok((json, note))) => {
             assert_eq!(found.json.as_str(), json);
@@ -50,7 +54,7 @@ fn whole_rows_are_omitted_at_the_end() {
 
 #[test]
 fn the_list_may_be_named() {
-    let of = |path: &str| Limit { rows: Some(1), of: Some(path.parse().unwrap()), ..Limit::default() };
+    let of = |path: &str| Limit { rows: Some(1), path: Some(path.parse().unwrap()), ..Limit::default() };
     let two = json!({"a": [1, 2], "my rows": [1, 2, 3], "log": "x\ny\n"});
     check(
         &of(".a"),
@@ -93,12 +97,12 @@ fn the_note_names_the_arguments_for_the_rest() {
     let page =
         PagingArguments { page: Some("page".into()), size: Some("per".into()), ..PagingArguments::default() };
     let (_, cut) = Limit { more: Some(page), ..rows(10) }
-        .structure(structured(&(0..20).collect()), None, &json!({"page": "3", "per": 20}), false)
+        .truncate_structured(structured(&(0..20).collect()), None, &json!({"page": "3", "per": 20}), false)
         .unwrap();
     assert_eq!(
         cut.unwrap().meta(),
         json!({
-            "unit": "rows", "shown": 10, "leftOut": 10, "total": 20, "next": {"page": "6", "per": 10}
+            "unit": "rows", "shown": 10, "omitted": 10, "total": 20, "next": {"page": "6", "per": 10}
         })
     );
 }
@@ -110,7 +114,7 @@ fn shown(text: &str, kind: TextKind) -> RenderedBlock {
 #[test]
 fn whole_lines_of_text_are_omitted() {
     let texts = |limit: &Limit, blocks: Vec<RenderedBlock>| {
-        limit.texts(blocks).map(|(content, cut)| {
+        limit.truncate_texts(blocks).map(|(content, cut)| {
             let texts: Vec<_> = content.iter().map(|c| c.block.text(None).unwrap().into_owned()).collect();
             (texts, cut.map(|cut| cut.to_string()))
         })
@@ -148,14 +152,14 @@ proptest! {
         value in any_value(), most in 12_usize..80, rows in prop::option::of(0_usize..5), pretty: bool,
     ) {
         let limit = Limit { rows, characters: Some(most), ..Limit::default() };
-        match limit.structure(structured(&value), None, &Value::Null, pretty) {
+        match limit.truncate_structured(structured(&value), None, &Value::Null, pretty) {
             Err(why) => prop_assert!(why.contains("too long")),
             Ok((limited, cut)) => {
                 let seen = limited.value(ObjectsOnly);
                 let text = if pretty { serde_json::to_string_pretty(&seen).unwrap() } else { seen.to_string() };
                 prop_assert!(text.chars().count() <= most, "{text}");
                 if let (Some(cut), None, Value::Array(items)) = (&cut, rows, &value) {
-                    let more = limit.structure(structured(&items[..=cut.shown].into()), None, &Value::Null, pretty);
+                    let more = limit.truncate_structured(structured(&items[..=cut.shown].into()), None, &Value::Null, pretty);
                     prop_assert!(!matches!(more, Ok((_, None))), "one more would fit");
                 }
                 match cut {

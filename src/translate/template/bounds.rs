@@ -61,7 +61,7 @@ impl TemplateBudget {
     }
 
     /// Whether steps are limited because the thread also serves other calls.
-    pub(super) fn is_short(&self) -> bool {
+    pub(super) fn has_short_limit(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop.steps_left().is_some())
     }
 }
@@ -85,7 +85,7 @@ pub(super) struct RenderContext {
 
 /// Name of the variable through which filters find the [`RenderContext`]. No template can use the name,
 /// because it begins with a space.
-const OWN_NAME: &str = " looked up";
+const CONTEXT_NAME: &str = " render context";
 
 impl RenderContext {
     pub(super) fn new(names: &Value, budget: &TemplateBudget) -> Self {
@@ -99,11 +99,11 @@ impl RenderContext {
 
     /// Returns the context of the rendering that calls a filter.
     pub(super) fn from_state(state: &State<'_, '_>) -> Option<Arc<Self>> {
-        state.lookup(OWN_NAME).and_then(|value| value.downcast_object::<Self>())
+        state.lookup(CONTEXT_NAME).and_then(|value| value.downcast_object::<Self>())
     }
 
     /// Charges a value that is looked up. `bytes` is its length.
-    pub(super) fn look_up(&self, bytes: u64) -> Result<(), Error> {
+    pub(super) fn charge_lookup(&self, bytes: u64) -> Result<(), Error> {
         let left = self.lookup_left_bytes.load(Ordering::Relaxed).saturating_sub(bytes);
         self.lookup_left_bytes.store(left, Ordering::Relaxed);
         match left > 0 && !self.is_stopped_after(bytes) {
@@ -133,7 +133,7 @@ impl RenderContext {
 
 impl Object for RenderContext {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
-        if key.as_str() == Some(OWN_NAME) {
+        if key.as_str() == Some(CONTEXT_NAME) {
             return Some(Value::from_dyn_object(Arc::clone(self)));
         }
         let value = self.names.get_item(key).ok().filter(|value| !value.is_undefined())?;
@@ -240,7 +240,7 @@ pub(super) fn add_filters(environment: &mut Environment<'static>) {
     });
 }
 
-/// Encodes a string in Base64, like the filter of the same name in Ansible.
+/// Encodes a string in Base64, like the filter `b64encode` of Ansible.
 fn base64(text: StringInput<'_>) -> String {
     BASE64_STANDARD.encode(text.as_str())
 }

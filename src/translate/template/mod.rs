@@ -26,8 +26,8 @@ use crate::model::{LimitedWriter, cut_characters};
 
 /// Compiled Jinja template.
 ///
-/// Each setting documents the variables of its templates. An undefined name is an error, never an empty text.
-/// Plain text is not escaped; the context into which it is inserted escapes it.
+/// Each setting documents the variables of its templates. An undefined name is false in a condition, and an
+/// error elsewhere. Plain text is not escaped; the context into which it is inserted escapes it.
 #[derive(derive_more::Debug)]
 #[debug("Template({source:?})")]
 pub struct Template {
@@ -58,7 +58,7 @@ pub enum OutputContext {
     /// Text: values are not escaped.
     Text,
     /// URL: each value is percent-encoded completely, so that it stays one component.
-    Address,
+    Url,
     /// XML: each value is escaped, so that it can't become markup. Output that a filter has escaped or marked
     /// as safe is not escaped again.
     Xml,
@@ -161,14 +161,14 @@ impl Template {
         budget.check()?;
         let compile = || engine_with(&self.source, self.context).map(Box::new);
         let mut engine = Cow::Borrowed(&**self.engine.get_or_init(compile).as_ref().map_err(Clone::clone)?);
-        if !budget.is_short() {
+        if !budget.has_short_limit() {
             // The copy of the environment shares the template and almost everything else.
             engine.to_mut().set_fuel(Some(FUEL));
         }
         let template = engine.get_template(NAME).expect("the template was added when it was compiled");
         let mut text = LimitedWriter::new(TEXT_LIMIT_BYTES);
-        let looked_up = Arc::new(RenderContext::new(names, budget));
-        let names = Value::from_dyn_object(Arc::clone(&looked_up));
+        let context = Arc::new(RenderContext::new(names, budget));
+        let names = Value::from_dyn_object(Arc::clone(&context));
         let rendered = template.render_captured_to(&names, &mut text).map(|captured| {
             let (used, _) = captured.state().fuel_levels().unwrap_or_default();
             budget.spend(used);
@@ -176,7 +176,7 @@ impl Template {
         if rendered.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfFuel) {
             budget.spend(u64::MAX);
         }
-        looked_up.check()?;
+        context.check()?;
         match rendered {
             Ok(()) => Ok(String::from_utf8(text.written).expect("templates write text")),
             Err(_) if text.is_over => {
@@ -199,10 +199,10 @@ pub(super) fn is_global(name: &str) -> bool {
 
 /// Creates an engine with the instrumented template, and with the work limit of threads that also serve other
 /// calls.
-fn engine_with(source: &str, place: OutputContext) -> Result<Environment<'static>, TemplateError> {
+fn engine_with(source: &str, context: OutputContext) -> Result<Environment<'static>, TemplateError> {
     let mut engine = COMMON.clone();
-    engine.set_formatter(move |out, state, value| write_value(place, out, state, value));
-    if place == OutputContext::Xml {
+    engine.set_formatter(move |out, state, value| write_value(context, out, state, value));
+    if context == OutputContext::Xml {
         // The setting marks the output of a block or a filter as escaped.
         engine.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
     }

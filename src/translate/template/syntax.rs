@@ -130,7 +130,7 @@ impl UsedNames {
         children(expression).into_iter().for_each(|child| self.expression(child));
     }
 
-    /// Returns a path without variables that the template sets; `None` for a path in another such variable.
+    /// Replaces the loop variable at the start of a path by its list item; `None` for other local variables.
     fn resolved(&self, path: &[&str]) -> Option<String> {
         match self.local.iter().rfind(|(name, _)| name == path[0]) {
             None => Some(path.join(".")),
@@ -321,7 +321,7 @@ pub(super) fn add_counters(environment: &mut Environment<'static>) {
         let bytes = bytes_of(&value);
         // For smaller values, the step of the lookup is enough.
         if bytes > STEP_BYTES {
-            RenderContext::from_state(state).map_or(Ok(()), |names| names.look_up(bytes))?;
+            RenderContext::from_state(state).map_or(Ok(()), |names| names.charge_lookup(bytes))?;
         }
         Ok::<_, Error>(value)
     });

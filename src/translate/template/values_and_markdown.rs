@@ -102,19 +102,19 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// Writes `{{ value }}`: lists and objects as JSON, null as `null`, other values as text. In a URL the text
 /// is percent-encoded; in XML it is escaped, so that it is read as text only.
 pub(super) fn write_value(
-    place: OutputContext,
+    context: OutputContext,
     out: &mut minijinja::Output<'_>,
     state: &mut minijinja::State<'_, '_>,
     value: &Value,
 ) -> Result<(), Error> {
     let is_json = matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Bool | ValueKind::None);
     let text = || if is_json { json_text(value) } else { Ok(value.to_string()) };
-    let written = match place {
+    let written = match context {
         // The formatter rejects an undefined value, which must not become an empty text.
         _ if value.is_undefined() => value.clone(),
         OutputContext::Text if !is_json => value.clone(),
         OutputContext::Text => Value::from(text()?),
-        OutputContext::Address => Value::from(utf8_percent_encode(&text()?, ENCODED).to_string()),
+        OutputContext::Url => Value::from(utf8_percent_encode(&text()?, ENCODED).to_string()),
         // Output that is marked as safe has been escaped already.
         OutputContext::Xml if value.is_safe() => value.clone(),
         OutputContext::Xml => Value::from_safe_string(escaped(&text()?)),

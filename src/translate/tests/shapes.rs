@@ -61,7 +61,7 @@ pub(super) fn typing(index: usize) -> Typing {
                 missing: OnMissing::Default(json!("up").into()),
                 ..Field::new("b", words(Some(json!("other"))).into())
             },
-            field("when", "a", or_null(FieldKind::DateTime(TimeForm::default()))),
+            field("when", "a", or_null(FieldKind::DateTime(TimeOptions::default()))),
             field("size", "b", or_null(FieldKind::Size(SizeForm::default()))),
             field("length", "x", FieldKind::Duration(DurationForm::default()).into()),
         ])),
@@ -151,7 +151,7 @@ pub(super) fn limit(index: usize) -> Option<Limit> {
         3 => Limit {
             rows: Some(2),
             characters: Some(200),
-            of: Some(".a".parse().unwrap()),
+            path: Some(".a".parse().unwrap()),
             ..Limit::default()
         },
         4 => Limit {

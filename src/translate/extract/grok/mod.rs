@@ -88,7 +88,7 @@ impl GrokPatterns {
             GrokError::new(message, None, help)
         })?;
         let mut pattern = CapturePattern::plain(pattern);
-        written.clone_into(&mut pattern.written);
+        written.clone_into(&mut pattern.source);
         for capture in &mut pattern.captures {
             if let Some(ours) = expansion.captures.iter().find(|ours| ours.group == capture.group) {
                 capture.clone_from(ours);

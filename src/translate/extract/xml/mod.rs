@@ -75,9 +75,9 @@ pub enum Attributes {
 
 const SCHEMA_INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
 
-/// Namespaces whose attributes matter only to XML parsers (types and encodings). Every element of an
-/// RPC-style SOAP response has such attributes.
-const MACHINERY: [&str; 5] = [
+/// Namespaces whose attributes matter only to SOAP processors and schema validators (types and encodings).
+/// Every element of an RPC-style SOAP response has such attributes.
+const IGNORED_NAMESPACES: [&str; 5] = [
     SCHEMA_INSTANCE,
     "http://schemas.xmlsoap.org/soap/envelope/",
     "http://schemas.xmlsoap.org/soap/encoding/",
@@ -119,9 +119,9 @@ impl Xml {
                 let mut found = self.values(path, &parsed, MinMatches::One)?;
                 match found.len() {
                     1 => Ok(found.remove(0)),
-                    0 => Err(read_error!("expected the attribute of `{}`, found none", path.source)),
+                    0 => Err(read_error!("expected the attribute `{}`, found none", path.source)),
                     count => Err(read_error!(
-                        "expected one `{}`, found {count}; `items` gives a list, and `[1]` behind a name the first",
+                        "expected one `{}`, found {count}; use `items` for a list, or a position such as `[1]`",
                         path.source
                     )),
                 }
@@ -159,8 +159,8 @@ impl Xml {
             Attributes::Dropped => None,
         };
         for attribute in element.attributes() {
-            let is_machinery = attribute.namespace().is_some_and(|uri| MACHINERY.contains(&uri));
-            if let Some(prefix) = prefix.filter(|_| !is_machinery) {
+            let is_ignored = attribute.namespace().is_some_and(|uri| IGNORED_NAMESPACES.contains(&uri));
+            if let Some(prefix) = prefix.filter(|_| !is_ignored) {
                 self.add(&mut members, format!("{prefix}{}", attribute.name()), attribute.value().into());
             }
         }
@@ -255,7 +255,7 @@ const NAMESPACE_WORK_LIMIT: usize = 50_000_000;
 
 /// Maximum number of `<` and `=` in one response: the parser allocates memory for this many nodes and
 /// attributes.
-const MARK_LIMIT: usize = 4 * ELEMENT_LIMIT;
+const MARKUP_CHARACTER_LIMIT: usize = 4 * ELEMENT_LIMIT;
 
 /// Comments, CDATA sections, processing instructions, and tags. Unclosed markup extends to the end of the
 /// text.
@@ -308,8 +308,8 @@ fn check(text: &str, lines_before: usize) -> Result<(), ReadError> {
     if !text.trim_start().starts_with('<') {
         return Err(at(0)(ReadError::with_quote(20, "expected an XML document, found ", text)));
     }
-    let marks = text.bytes().filter(|byte| matches!(byte, b'<' | b'=')).count();
-    at_most(MARK_LIMIT, marks, "marks `<` and `=`").map_err(at(0))?;
+    let characters = text.bytes().filter(|byte| matches!(byte, b'<' | b'=')).count();
+    at_most(MARKUP_CHARACTER_LIMIT, characters, "characters `<` and `=`").map_err(at(0))?;
     let (mut elements, mut namespace_work) = (0, 0);
     // For each open element, the number of namespaces that it declares.
     let mut open: Vec<usize> = Vec::new();

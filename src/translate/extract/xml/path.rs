@@ -11,7 +11,7 @@ use crate::translate::extract::SyntaxError;
 use crate::translate::fields::distinct;
 use crate::translate::read_error::ReadError;
 
-/// Path from the root of a document: element names separated by `/`, beginning with the name of the root.
+/// Path from the root of a document, like an abbreviated XPath: element names separated by `/`.
 ///
 /// As in XPath, `*` matches any element, and `//` before a name matches at any depth. `prefix:name` requires a
 /// namespace; unlike in XPath, a name without a prefix matches in any namespace. Conditions follow a name:
@@ -33,7 +33,8 @@ pub type Prefixes = BTreeMap<String, String>;
 struct Step {
     /// The step as configured, for messages.
     source: String,
-    anywhere: bool,
+    /// Whether it is after `//`, and matches at any depth.
+    is_descendant: bool,
     /// `None` for `*`.
     name: Option<Name>,
     conditions: Vec<Condition>,
@@ -111,13 +112,13 @@ impl ElementPath {
                 conditions.push(reader.condition()?);
             }
             let source = source[start..reader.at].trim_start_matches('/').to_owned();
-            steps.push(Step { source, anywhere: &found["slashes"] == "//", name, conditions });
+            steps.push(Step { source, is_descendant: &found["slashes"] == "//", name, conditions });
             if steps.len() > STEP_LIMIT {
                 return Err(reader.error(start, &format!("at most {STEP_LIMIT} steps")));
             }
         }
         if steps.is_empty() || reader.at < source.len() {
-            return Err(reader.error(reader.at, "an element before the attribute, and nothing behind it"));
+            return Err(reader.error(reader.at, "an element before the attribute, and nothing after it"));
         }
         Ok(Self { source: source.to_owned(), steps, attribute })
     }
@@ -155,7 +156,7 @@ impl Step {
         // Node IDs follow document order, so a context inside a visited subtree need not be visited again.
         let mut walked = 0;
         for context in contexts {
-            if !self.anywhere {
+            if !self.is_descendant {
                 self.select_children(context.children(), &mut found);
             } else if context.id().get() >= walked {
                 for parent in context.descendants() {
@@ -209,11 +210,11 @@ impl Step {
                 names => names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", "),
             };
             match contexts.first().filter(|context| context.is_element()) {
-                None if self.anywhere => format!("expected an element `{wanted}` anywhere, found none"),
+                None if self.is_descendant => format!("expected an element `{wanted}` anywhere, found none"),
                 None => format!("expected `{wanted}` as the root element, found {found}"),
                 Some(context) => {
                     let line = document.text_pos_at(context.range().start).row;
-                    let within = if self.anywhere { "anywhere in" } else { "in" };
+                    let within = if self.is_descendant { "anywhere in" } else { "in" };
                     let parent = quoted(context.tag_name().name());
                     format!("line {line}: expected `{wanted}` {within} {parent}, found {found}")
                 }

@@ -105,8 +105,8 @@ fn a_path_leads_to_one_thing() {
     check_pick("r/i[n=\"2\"]/@id", text, Ok(r#""7""#));
     check_pick("r/*/i/n", text, Ok(r#""3""#));
     check_pick("//o//n", text, Ok(r#""3""#));
-    check_pick("r/i", text, Err("expected one `r/i`, found 2; `items` gives a list"));
-    check_pick("r/i[1]/@no", text, Err("expected the attribute of `r/i[1]/@no`, found none"));
+    check_pick("r/i", text, Err("expected one `r/i`, found 2; use `items` for a list"));
+    check_pick("r/i[1]/@no", text, Err("expected the attribute `r/i[1]/@no`, found none"));
     check_pick("r/z", text, Err("line 1: expected `z` in `r`, found `i`, `o`"));
     check_pick("r/z/y", text, Err("line 1: expected `z` in `r`, found `i`, `o`"));
     check_pick("s/i", text, Err("expected `s` as the root element, found `r`"));
@@ -146,7 +146,7 @@ fn an_invalid_path_is_an_error_with_its_position() {
         ("ä[0]", 1, "a condition such as `[2]`"),
         ("a[@b='x]", 1, "found `[@b='x]`"),
         ("a[b]", 1, "or `[name='x']`"),
-        ("a/@b/c", 4, "nothing behind it"),
+        ("a/@b/c", 4, "nothing after it"),
         ("@b", 2, "an element before the attribute"),
     ] {
         let error = ElementPath::parse(source, &Prefixes::new()).unwrap_err();
@@ -222,7 +222,7 @@ fn deep_wide_and_long_documents_end_soon() {
     let rows = "<b xmlns:z=''/>".repeat(100_000);
     check(&format!("<a{spaces}>{rows}</a>"), Err("at most 50000000 comparisons of namespaces"));
     check(&"=<".repeat(4 * LARGE), Err("expected an XML document"));
-    check(&format!("<a>{}", "=".repeat(4 * LARGE)), Err("marks `<` and `=`"));
+    check(&format!("<a>{}", "=".repeat(4 * LARGE)), Err("characters `<` and `=`"));
 }
 
 #[test]
