@@ -41,16 +41,16 @@ impl OutputSchema {
     ///
     /// # Errors
     ///
-    /// [`SchemaError`] if it is not a valid schema, or refers to its own root, which wrapping moves.
+    /// [`SchemaError`] if it is not a valid schema, or refers to a part that wrapping moves.
     pub fn new(document: Map<String, Value>, wrap: WrapNonObjects) -> Result<Self, SchemaError> {
         let document = match document.contains_key("type") {
             true => document,
             false => [("type".to_owned(), "object".into())].into_iter().chain(document).collect(),
         };
         let is_object = document["type"] == "object";
-        if !is_object && refers_to_root(&Value::Object(document.clone())) {
-            let message = "a schema whose root is not an object can't use `$ref: \"#\"`: move the part to \
-                           `$defs`, and write `$ref: \"#/$defs/NAME\"`";
+        if !is_object && refers_outside_definitions(&Value::Object(document.clone())) {
+            let message = "a schema whose root is not an object can use `$ref` only below `#/$defs`: move the \
+                           part there, and write `$ref: \"#/$defs/NAME\"`";
             return Err(SchemaError { message: message.to_owned(), pointer: String::new() });
         }
         Ok(Self { schema: Schema::compile(&document)?, is_object, wrap })
@@ -151,13 +151,17 @@ fn wrapped(mut document: Map<String, Value>) -> Map<String, Value> {
     outer.into_iter().chain(hoisted.into_iter().flatten()).collect()
 }
 
-fn refers_to_root(schema: &Value) -> bool {
+/// Whether a reference points to the root, or to a part other than a definition.
+fn refers_outside_definitions(schema: &Value) -> bool {
+    let is_outside = |reference: &str| {
+        let is_definition = ["#/$defs/", "#/definitions/"].iter().any(|start| reference.starts_with(start));
+        reference == "#" || reference.starts_with("#/") && !is_definition
+    };
     match schema {
         Value::Object(members) => members.iter().any(|(key, value)| {
-            (key == "$ref" && value.as_str().is_some_and(|r| r == "#" || r.starts_with("#/properties")))
-                || refers_to_root(value)
+            (key == "$ref" && value.as_str().is_some_and(is_outside)) || refers_outside_definitions(value)
         }),
-        Value::Array(items) => items.iter().any(refers_to_root),
+        Value::Array(items) => items.iter().any(refers_outside_definitions),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
@@ -188,6 +192,19 @@ mod tests {
             Schema::compile(&advertised).unwrap().accepts(&sent.value(StructuredContentSupport::ObjectsOnly))
         );
         assert!(schema.enforce(json!("x"), None, None).unwrap_err().to_string().contains("must be an array"));
+    }
+
+    #[test]
+    fn a_reference_to_a_part_that_wrapping_moves_is_an_error() {
+        let list = |reference: &str| {
+            let schema = json!({"type": "array", "items": {"anyOf": [{"$ref": reference}, {"type": "null"}]},
+                "prefixItems": [{"type": "string"}], "$defs": {"a/b": {"type": "string"}}});
+            OutputSchema::new(schema.as_object().unwrap().clone(), WrapNonObjects::Always)
+        };
+        assert!(list("#/$defs/a~1b").is_ok());
+        for reference in ["#", "#/prefixItems/0", "#/items"] {
+            assert!(list(reference).unwrap_err().message.contains("only below `#/$defs`"), "{reference}");
+        }
     }
 
     #[test]
