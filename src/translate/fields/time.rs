@@ -127,7 +127,13 @@ impl TimeOptions {
         let found = self.find(text.trim(), A_DATE_TIME)?;
         let date = found.date();
         let time = found.time().map(|time| date.to_datetime(time));
-        let (instant, offset) = match (time, found.to_numeric_offset(), &self.zone) {
+        // A zone in the text, as in `2026-11-21T09:30[Europe/Oslo]` (RFC 9557), precedes `timezone`.
+        let offset = found.to_numeric_offset();
+        let own_zone = match offset {
+            Some(_) => None,
+            None => found.to_time_zone().map_err(|_| self.expected(A_DATE_TIME))?.map(TimeZoneSetting),
+        };
+        let (instant, offset) = match (time, offset, own_zone.as_ref().or(self.zone.as_ref())) {
             (Some(time), Some(offset), _) => {
                 (offset.to_timestamp(time).map_err(|_| self.expected(A_DATE_TIME))?, offset)
             }
@@ -335,6 +341,8 @@ mod tests {
         check("", "", "Sat, 21 Nov 2026 09:30:00 +0100", Ok("2026-11-21T09:30:00+01:00"));
         check("", "Europe/Oslo", "2026-07-01 09:30", Ok("2026-07-01T09:30:00+02:00"));
         check("", "-03:00", "2026-07-01 09:30", Ok("2026-07-01T09:30:00-03:00"));
+        check("", "UTC", "2026-11-21T09:30[Europe/Oslo]", Ok("2026-11-21T09:30:00+01:00"));
+        check("", "UTC", "2026-11-21T09:30[Europe/Nowhere]", Err("a date and time such as"));
         check("", "", "2026-07-01 09:30", Err("(or name its `timezone`)"));
         check("", "", "9999-12-31T23:59:59Z", Err("a date and time such as"));
         check("", "UTC", "2026-07-01", Err("a date with a time"));
