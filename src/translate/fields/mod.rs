@@ -164,8 +164,9 @@ impl Fields {
         }
         // Add members that no field uses, under their own names. Null members are dropped.
         if let Some(others) = &self.others {
+            let used_keys: Vec<&str> = self.list.iter().map(|field| field.from.key_in(found)).collect();
             let is_taken =
-                |name: &str| self.list.iter().any(|field| field.name == name || field.from.first() == name);
+                |name: &str| used_keys.contains(&name) || self.list.iter().any(|field| field.name == name);
             for (name, value) in
                 found.iter().filter(|(name, value)| !is_taken(name) && !others.is_missing(value))
             {
@@ -223,6 +224,11 @@ impl FieldPath {
     /// Outermost key.
     pub fn first(&self) -> &str {
         self.steps.first().map_or(&self.text, String::as_str)
+    }
+
+    /// Outermost key that the path uses in an object.
+    fn key_in(&self, found: &Map<String, Value>) -> &str {
+        if found.contains_key(&self.text) { &self.text } else { self.first() }
     }
 
     /// The path as configured.

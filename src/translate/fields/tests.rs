@@ -156,6 +156,11 @@ fn all_others_can_have_a_type() {
     check(&fields, json!({"Name": "a", "x": "1", "name": "b", "y": ""}), Ok(json!({"name": "a", "x": 1})));
     check(&fields, json!({"Name": "a", "x": "b"}), Err("field `x` must be an integer; found `b`"));
     assert_eq!(fields.schema()["additionalProperties"], json!({"type": "integer"}));
+    let mut dotted = Field::new("size", FieldKind::String.into());
+    dotted.from = "a.b".parse().unwrap();
+    let fields = Fields { list: [dotted].into(), ..fields };
+    check(&fields, json!({"a.b": "5", "a": "1"}), Ok(json!({"size": "5", "a": 1})));
+    check(&fields, json!({"a": {"b": "5"}, "c": "1"}), Ok(json!({"size": "5", "c": 1})));
 }
 
 #[track_caller]
