@@ -278,12 +278,12 @@ impl DurationForm {
 
     /// Parses `1-02:03:04`, `1:02:03` or `4:05`, with or without a fraction.
     fn clock(&self, text: &str, has_days: bool) -> Result<i128, &'static str> {
-        let (days, text) = match text.split_once('-') {
-            Some((days, clock)) if !has_days => (scaled(days, DAY).ok_or(EXPECTED)?, clock),
+        let (days, has_days, text) = match text.split_once('-') {
+            Some((days, clock)) if !has_days => (scaled(days, DAY).ok_or(EXPECTED)?, true, clock),
             Some(_) => return Err(EXPECTED),
-            None => (0, text),
+            None => (0, has_days, text),
         };
-        let hours_first = has_days || days > 0 || text.matches(':').count() == 2;
+        let hours_first = has_days || text.matches(':').count() == 2;
         let parts: Vec<&str> = text.split(':').collect();
         let units: &[i128] = match (parts.len(), self.clock) {
             (3, _) => &[HOUR, MINUTE, SECOND],
@@ -467,6 +467,7 @@ mod duration_tests {
             ("1:02:03", "3723"),
             ("1-02:03:04", "93784"),
             ("PT1H30M", "5400"),
+            ("0-04:05", "14700"),
             ("P1DT0.5S", "86400.5"),
             ("P2W", "1209600"),
             ("00:05:12.5", "312.5"),
