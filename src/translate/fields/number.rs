@@ -125,13 +125,13 @@ fn read_kilo_base(value: &Cursor<'_>) -> Checked<Option<u64>> {
 }
 
 /// Number of bytes in a unit: `B`, `bytes`, `K`, `kB`, `KiB`, `Mi`, … up to exabytes. `Kb` is rejected,
-/// because it may mean bits. `KiB` and `Ki` are always multiples of 1024. Without `kilo_base`, `K` is 1024
+/// because it may mean bits, and `e`, because it may begin an exponent. `KiB` and `Ki` are always multiples of 1024. Without `kilo_base`, `K` is 1024
 /// and `kB` is 1000, as in `ls`, `df` and `du`.
 pub(super) fn size_unit(name: &str, kilo_base: Option<u64>) -> Option<i128> {
     if matches!(name, "B" | "byte" | "bytes" | "Byte" | "Bytes") {
         return Some(1);
     }
-    let first = name.chars().next()?.to_ascii_uppercase();
+    let first = name.chars().next().filter(|c| *c != 'e')?.to_ascii_uppercase();
     let power = u32::try_from("KMGTPE".find(first)?).ok()? + 1;
     let base = match &name[1..] {
         "iB" | "i" => 1024,
@@ -418,6 +418,7 @@ mod size_tests {
             ".5K",
             "5 Kb",
             "5 Kbit",
+            "5e",
             "5 Q",
             "5 KBB",
             "1 2",
@@ -466,8 +467,8 @@ mod duration_tests {
             ("1 day and 2 hours", "93600"),
             ("1:02:03", "3723"),
             ("1-02:03:04", "93784"),
-            ("PT1H30M", "5400"),
             ("0-04:05", "14700"),
+            ("PT1H30M", "5400"),
             ("P1DT0.5S", "86400.5"),
             ("P2W", "1209600"),
             ("00:05:12.5", "312.5"),
