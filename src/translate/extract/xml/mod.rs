@@ -116,7 +116,7 @@ impl Xml {
         match (&self.items, &self.path) {
             (None, None) => Ok(self.value(parsed.root_element())),
             (None, Some(path)) => {
-                let mut found = self.values(path, &parsed, MinMatches::One)?;
+                let mut found = self.values(path, &parsed, MinMatches::One, lines_before)?;
                 match found.len() {
                     1 => Ok(found.remove(0)),
                     0 => Err(read_error!("expected the attribute `{}`, found none", path.source)),
@@ -126,7 +126,9 @@ impl Xml {
                     )),
                 }
             }
-            (Some(path), _) => self.values(path, &parsed, MinMatches::Nothing).map(Value::Array),
+            (Some(path), _) => {
+                self.values(path, &parsed, MinMatches::Nothing, lines_before).map(Value::Array)
+            }
         }
     }
 
@@ -135,8 +137,9 @@ impl Xml {
         path: &ElementPath,
         document: &Document<'_>,
         least: MinMatches,
+        lines_before: usize,
     ) -> Result<Vec<Value>, ReadError> {
-        let found = path.find(document, least)?;
+        let found = path.find(document, least, lines_before)?;
         at_most(RECORD_LIMIT, found.len(), &format!("of `{}`", path.source))?;
         let values = found.into_iter().map(|element| match &path.attribute {
             None => self.value(element),

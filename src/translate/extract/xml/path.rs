@@ -124,7 +124,7 @@ impl ElementPath {
     }
 
     /// Returns all matching elements, in document order. If the path names an attribute, only elements with
-    /// that attribute match.
+    /// that attribute match. `lines_before` is the number of lines before the document.
     ///
     /// # Errors
     ///
@@ -133,13 +133,14 @@ impl ElementPath {
         &self,
         document: &'a Document<'input>,
         least: MinMatches,
+        lines_before: usize,
     ) -> Result<Vec<Node<'a, 'input>>, ReadError> {
         let mut contexts = vec![document.root()];
         for (index, step) in self.steps.iter().enumerate() {
             let found = step.find(&contexts);
             let may_be_empty = least == MinMatches::Nothing && index > 0 && index + 1 == self.steps.len();
             if found.is_empty() && (!may_be_empty || self.attribute.is_some()) {
-                return Err(step.missing(&contexts, document));
+                return Err(step.missing(&contexts, document, lines_before));
             }
             contexts = found;
         }
@@ -200,7 +201,7 @@ impl Step {
     }
 
     /// Error for a step without a match: the expected and the found elements.
-    fn missing(&self, contexts: &[Node<'_, '_>], document: &Document<'_>) -> ReadError {
+    fn missing(&self, contexts: &[Node<'_, '_>], document: &Document<'_>, lines_before: usize) -> ReadError {
         let children = contexts.iter().flat_map(Node::children).filter(Node::is_element).take(1000);
         let names = distinct(children.map(|child| child.tag_name().name()), 8);
         let wanted = &self.source;
@@ -213,7 +214,7 @@ impl Step {
                 None if self.is_descendant => format!("expected an element `{wanted}` anywhere, found none"),
                 None => format!("expected `{wanted}` as the root element, found {found}"),
                 Some(context) => {
-                    let line = document.text_pos_at(context.range().start).row;
+                    let line = document.text_pos_at(context.range().start).row as usize + lines_before;
                     let within = if self.is_descendant { "anywhere in" } else { "in" };
                     let parent = quoted(context.tag_name().name());
                     format!("line {line}: expected `{wanted}` {within} {parent}, found {found}")

@@ -109,6 +109,7 @@ fn a_path_leads_to_one_thing() {
     check_pick("r/i[1]/@no", text, Err("expected the attribute `r/i[1]/@no`, found none"));
     check_pick("r/z", text, Err("line 1: expected `z` in `r`, found `i`, `o`"));
     check_pick("r/z/y", text, Err("line 1: expected `z` in `r`, found `i`, `o`"));
+    check_pick("r/z", "\n\n<r><i/></r>", Err("line 3: expected `z` in `r`, found `i`"));
     check_pick("s/i", text, Err("expected `s` as the root element, found `r`"));
 }
 
