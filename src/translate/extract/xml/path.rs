@@ -192,9 +192,7 @@ impl Step {
                     found.is_some() && value.as_deref().is_none_or(|value| found == Some(value))
                 }
                 Condition::Child(name, value) => element.children().any(|child| {
-                    child.is_element()
-                        && name.matches(&child)
-                        && child.text().unwrap_or_default().trim() == value
+                    child.is_element() && name.matches(&child) && own_text(child).trim() == value
                 }),
             })
         }));
@@ -222,6 +220,11 @@ impl Step {
             }
         })
     }
+}
+
+/// Text directly in an element, without comments and the elements inside.
+fn own_text(element: Node<'_, '_>) -> String {
+    element.children().filter(Node::is_text).filter_map(|node| node.text()).collect()
 }
 
 impl Name {

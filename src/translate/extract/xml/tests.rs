@@ -110,6 +110,7 @@ fn a_path_leads_to_one_thing() {
     check_pick("r/z", text, Err("line 1: expected `z` in `r`, found `i`, `o`"));
     check_pick("r/z/y", text, Err("line 1: expected `z` in `r`, found `i`, `o`"));
     check_pick("r/z", "\n\n<r><i/></r>", Err("line 3: expected `z` in `r`, found `i`"));
+    check_pick("r/i[n='1 2']/@id", "<r><i id='7'><n><!-- c -->1<!-- c --> 2</n></i></r>", Ok(r#""7""#));
     check_pick("s/i", text, Err("expected `s` as the root element, found `r`"));
 }
 
