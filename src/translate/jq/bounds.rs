@@ -112,7 +112,10 @@ impl RunBudget {
     }
 
     fn exhaust_depth(&self) -> Error {
-        self.exhaust(format!("builds a value nested more than {DEPTH_LIMIT} levels deep"))
+        self.exhaust(format!(
+            "builds a value nested more than {DEPTH_LIMIT} levels deep, or of more than {DEPTH_CHECK_LIMIT} \
+             parts"
+        ))
     }
 
     /// Charges steps before the work is done.
