@@ -86,7 +86,7 @@ pub(super) fn redacted(text: &str, sent: &ClientStrings<'_>) -> String {
         }
     });
     let text = PATHS.replace_all(&text, |found: &Captures<'_>| masked(&text, found, "[path]", sent));
-    text.replace("\"[path]", "[path]")
+    text.into_owned()
 }
 
 /// Replaces a match by `mask`. Keeps the delimiter before a path (capture group 1), and a full stop at the
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn the_whole_of_a_path_is_replaced() {
         for path in ["../../etc/passwd", "./conf/db.ini", "~/.ssh/id_rsa", "~app/run", "\"/etc/shadow\""] {
-            let left = if path.starts_with('"') { "[path]\"" } else { "[path]" };
+            let left = if path.starts_with('"') { "\"[path]\"" } else { "[path]" };
             check(&format!("cannot open {path}"), &format!("cannot open {left}"));
         }
     }
