@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_longest_idle_connection_must_close() {
+    async fn the_longest_idle_connection_is_closed() {
         let limiter = limiter(3, 1);
         let mut logged = None;
         let busy = limiter.slot(&mut logged).await;
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_slowest_reader_of_long_responses_must_close() {
+    async fn the_slowest_reader_of_long_responses_is_disconnected() {
         const LONG: usize = 1 << 20;
         let limiter = limiter(9, 5 * LONG);
         let mut logged = None;

@@ -59,7 +59,7 @@ pub struct JqError {
     /// The problem, in one sentence that quotes nothing of the value.
     pub message: String,
     /// Error message of the engine, which may quote the whole value; for the log only.
-    pub detail: Option<String>,
+    pub detail: Option<Box<str>>,
     /// Whether `detail` is truncated.
     pub(super) is_detail_cut: bool,
     /// Value that the filter raised with `error(…)`, meant for the client.
@@ -231,7 +231,7 @@ impl Jq {
             let raised = budget.raised.take().filter(|raised| Error::new(raised.clone()) == error);
             let raised = raised.and_then(|raised| from_jq(&raised, 0, &mut { names.most_values }).ok());
             let what = if raised.is_some() { "raised an error" } else { "failed on this input" };
-            JqError { detail: Some(detail), is_detail_cut, raised, ..JqError::new(what) }
+            JqError { detail: Some(detail.into()), is_detail_cut, raised, ..JqError::new(what) }
         })?;
         if more.is_some() {
             return Err(JqError::new("returned more than one value; wrap it in `[…]` for an array"));
