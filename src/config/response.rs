@@ -12,7 +12,7 @@ use crate::settings::{Checked, Code, Cursor, Invalid, Node, Report, Section, Set
 use crate::translate::expressions::Scope;
 use crate::translate::extract::{Extract, ValueCount};
 use crate::translate::{
-    Charset, ErrorRule, ITEM, ListPath, Matcher, Outcome, Rule, RuleAction, SuccessRule, TEMPLATE_NAMES,
+    Charset, ErrorRule, ITEM, ListPath, Matcher, Outcome, Rule, RuleAction, SuccessRule, TEMPLATE_VARIABLES,
     expressions,
 };
 
@@ -40,7 +40,7 @@ pub(super) fn read(
             let value = value.in_scope(scope);
             RuleSettings::read(&value).and_then(|rule| rule.compile(&value))
         };
-        let rule = report.in_context(context, || in_scope(&TEMPLATE_NAMES, used, rule))?;
+        let rule = report.in_context(context, || in_scope(&TEMPLATE_VARIABLES, used, rule))?;
         Some(CompiledRule { rule, node, origin, span })
     });
     // Every rule is parsed before an error is returned, so that all problems are reported.
@@ -140,7 +140,7 @@ impl RuleSettings {
 /// Parses `error`. The variable `structured` is only available if `error.structured` is set.
 fn read_error(value: &Cursor<'_>) -> Checked<Option<ErrorRule>> {
     let is_there = |name: &&str| *name != "structured" || value.node.get(name).is_some();
-    let names: Vec<_> = TEMPLATE_NAMES.into_iter().filter(is_there).collect();
+    let names: Vec<_> = TEMPLATE_VARIABLES.into_iter().filter(is_there).collect();
     Scope::from_cursor(value).with_names(&names, || ErrorRule::read(value)).map(Some)
 }
 

@@ -284,7 +284,7 @@ impl CallRun<'_> {
                 is_transient: matches!(error.failure, Failure::Connect(_))
                     || matches!(error_type, Timeout | Unavailable | RateLimited),
                 result: match error.failure {
-                    Failure::Deadline(_) => self.operation_not_done(),
+                    Failure::Timeout(_) => self.operation_not_done(),
                     _ => failure(error_type, operation_lost(STATUS_UNREAD)),
                 },
             }

@@ -71,7 +71,7 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
     let unsent = |what: &str, then: &str| format!("{what}. No request was sent. {then}");
     let retry = |after: &Duration| format!("Retry in {} s.", whole_seconds(*after));
     let text = match &error.failure {
-        Failure::Connect(_) | Failure::ConnectDeadline(_) => {
+        Failure::Connect(_) | Failure::ConnectTimeout(_) => {
             "The service behind this tool can't be reached. The arguments are not the cause. Retry later."
                 .to_owned()
         }
@@ -95,12 +95,12 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
              a shorter response.{effect}",
             size(*limit_bytes)
         ),
-        Failure::Deadline(after) | Failure::AttemptDeadline(after) if !was_sent => format!(
+        Failure::Timeout(after) | Failure::AttemptTimeout(after) if !was_sent => format!(
             "No request was sent within {}: the call was still queued, or the service behind this tool was \
              not connected yet. {RETRY_SOON}",
             time(*after)
         ),
-        Failure::Deadline(after) | Failure::AttemptDeadline(after) => format!(
+        Failure::Timeout(after) | Failure::AttemptTimeout(after) => format!(
             "The service sent no complete response within {}.{}",
             time(*after),
             effect_or(" Retry, or request less.")
@@ -165,9 +165,7 @@ pub(super) fn error_type_of(error: &UpstreamError) -> ErrorType {
     match &error.failure {
         Failure::RateLimited { .. } | Failure::ClientBusy(_) => ErrorType::RateLimited,
         _ if properties.retry_after.is_some() => ErrorType::Unavailable,
-        Failure::ConnectDeadline(_) | Failure::Deadline(_) | Failure::AttemptDeadline(_) => {
-            ErrorType::Timeout
-        }
+        Failure::ConnectTimeout(_) | Failure::Timeout(_) | Failure::AttemptTimeout(_) => ErrorType::Timeout,
         _ => match properties.stage {
             FailureStage::Unsendable => ErrorType::Arguments,
             FailureStage::Malformed | FailureStage::TooLong => ErrorType::UnparseableResponse,
@@ -313,9 +311,9 @@ mod tests {
             Failure::NotMcp(source()),
             Failure::HeadTooLong,
             Failure::TooLong(3 << 20),
-            Failure::Deadline(Duration::from_millis(1500)),
+            Failure::Timeout(Duration::from_millis(1500)),
             Failure::Busy(3),
-            Failure::AttemptDeadline(Duration::from_secs(7)),
+            Failure::AttemptTimeout(Duration::from_secs(7)),
             Failure::CircuitOpen { of_route: false, retry_after: Duration::from_millis(4200) },
             Failure::Unsendable(source()),
             Failure::Credential(Arc::new(CredentialError::File(
@@ -343,7 +341,7 @@ mod tests {
             "{sentences:?}"
         );
         assert!(sentences[5].contains("3 MiB") && sentences[6].contains("1.5 s"), "{sentences:?}");
-        let late = text_of(&Failure::ConnectDeadline(Duration::from_secs(5)), PossibleEffect::Harmless);
+        let late = text_of(&Failure::ConnectTimeout(Duration::from_secs(5)), PossibleEffect::Harmless);
         assert_eq!(late, sentences[0]);
     }
 
@@ -352,7 +350,7 @@ mod tests {
         let error = Failure::CutOff("eof".into());
         assert!(text_of(&error, PossibleEffect::Possible).contains("may have taken effect"));
         assert!(text_of(&error, PossibleEffect::Harmless).contains("Retry"));
-        let late = Failure::Deadline(Duration::from_secs(2));
+        let late = Failure::Timeout(Duration::from_secs(2));
         assert!(text_of(&late, PossibleEffect::Possible).contains("may have taken effect"));
         let unsent = text_of(&late, PossibleEffect::Unsent);
         assert!(unsent.contains("No request was sent") && !unsent.contains("effect"), "{unsent}");

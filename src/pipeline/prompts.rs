@@ -13,7 +13,7 @@ use crate::model::{Arguments, ContentBlock, ErrorType, ToolOutcome, ToolResult, 
 use crate::prompt::{PartContent, PartTemplate, Prompt, PromptMessage, PromptResource};
 use crate::route::{Completion, Route, RouteCall, RouteCompletion, Suggestions, scalar_text};
 use crate::telemetry::Untrusted;
-use crate::translate::{BLOCK_LIMIT, JqNames, TemplateError, WorkBudget, request_variables};
+use crate::translate::{BLOCK_LIMIT, JqVariables, TemplateError, WorkBudget, request_variables};
 
 /// Timeout of the filter of a completion, in addition to the timeout of the route that provides the values.
 const FILTER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -199,9 +199,9 @@ impl Snapshot {
             return Err(result.message());
         }
         let route = self.table.by_name(completion.call.route.as_str());
-        let most_values = route.map_or(1, |route| route.translator.limits.values);
+        let max_values = route.map_or(1, |route| route.translator.limits.values);
         if let Some(structured) = &result.structured {
-            structured.json.check_value_count(most_values).map_err(|error| error.to_string())?;
+            structured.json.check_value_count(max_values).map_err(|error| error.to_string())?;
         }
         let Some(filter) = completion.values.clone() else { return values_of(structured_or_lines(&result)) };
         let work = move |stop: &WorkBudget| {

@@ -140,7 +140,7 @@ impl Passthrough {
         };
         let response = tokio::select! {
             response = self.upstream.stream(request, Instant::now() + after) => response?,
-            () = stalled => return Err(Failure::Deadline(after)),
+            () = stalled => return Err(Failure::Timeout(after)),
         };
         Ok(response.map(|body| with_idle_timeout(body, self.settings.idle_timeout, slots)))
     }

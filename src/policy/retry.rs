@@ -140,7 +140,7 @@ impl RetrySettings {
 /// or if the request is idempotent.
 fn is_retryable(outcome: &UpstreamResult, is_idempotent: bool) -> bool {
     match outcome {
-        Err(Failure::Deadline(_)) => false,
+        Err(Failure::Timeout(_)) => false,
         Err(failure) => match failure.properties().stage {
             FailureStage::NotReached => true,
             stage => is_idempotent && stage == FailureStage::NoResponse,

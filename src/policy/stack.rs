@@ -222,7 +222,7 @@ impl UpstreamPolicies {
         let Some(deadline) = deadline else { return request.await };
         timeout_at(deadline.at, request).await.unwrap_or_else(|_| {
             self.events.add("attempt_timeout");
-            Err(Failure::AttemptDeadline(deadline.after))
+            Err(Failure::AttemptTimeout(deadline.after))
         })
     }
 
@@ -266,7 +266,7 @@ impl UpstreamPolicies {
     ) -> Result<T, UpstreamError> {
         let result = timeout_at(upstream_call.deadline.at, call).await.unwrap_or_else(|_| {
             self.events.add("timeout");
-            Err(Failure::Deadline(upstream_call.deadline.after))
+            Err(Failure::Timeout(upstream_call.deadline.after))
         });
         result.map_err(|failure| failure.into_error(self.name()))
     }
@@ -513,7 +513,7 @@ mod tests {
         let (upstream_call, slow) = (upstream_call(2 * SECOND), answering_after(3 * SECOND, &in_flight));
         let error =
             policies.within_deadline(&upstream_call, Box::pin(slow.send(&upstream_call))).await.unwrap_err();
-        assert!(matches!(error.failure, Failure::Deadline(after) if after == 2 * SECOND), "{error}");
+        assert!(matches!(error.failure, Failure::Timeout(after) if after == 2 * SECOND), "{error}");
         assert_eq!(policies.events.get("timeout"), 1);
         assert_eq!(in_flight.count(), 0, "the request continues after the deadline");
         let quick = answering_after(SECOND, &in_flight);
@@ -529,7 +529,7 @@ mod tests {
         let policies = policies_for(&silent.local_addr().unwrap().to_string(), settings);
         let once = UpstreamCall { idempotent: false, ..upstream_call(60 * SECOND) };
         let error = policies.call(&once).await.unwrap_err();
-        assert!(matches!(error.failure, Failure::AttemptDeadline(_)), "{error}");
+        assert!(matches!(error.failure, Failure::AttemptTimeout(_)), "{error}");
         assert_eq!((policies.events.get("attempt_timeout"), policies.events.get("timeout")), (1, 0));
         assert_eq!(policies.attempts.read().collect::<Vec<_>>(), [("dropped", 1)]);
         assert_eq!(policies.concurrency.usage(), (0, 0));

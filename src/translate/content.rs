@@ -14,7 +14,7 @@ use settings_derive::Section;
 use super::extract::read_media_type;
 use super::read_error::ReadError;
 use super::template::from_json;
-use super::variables::{TemplateContext, jq_names};
+use super::variables::{TemplateContext, jq_variables};
 use super::{Jq, MessageRole, Redaction, Template, TemplateBudget, TemplateError, Trace};
 use crate::model::StructuredContentSupport::ObjectsOnly;
 use crate::model::{
@@ -241,7 +241,7 @@ pub(in crate::translate) fn render(
 ) -> Result<Vec<RenderedBlock>, ReadError> {
     let structure = context.structured.filter(|_| content.has_filters());
     let structure = structure.map(|structured| structured.value(ObjectsOnly)).unwrap_or_default();
-    let names = context.names(&Redaction::default(), content.templates().into_iter());
+    let names = context.variables(&Redaction::default(), content.templates().into_iter());
     let plain = TemplateValue::from_pairs(names.clone());
     let budget = TemplateBudget::new(context.view.input.stop);
     let (mut shown, mut bytes) = (Vec::new(), 0);
@@ -270,7 +270,7 @@ pub(in crate::translate) fn render(
         }
     };
     for (index, block) in content.0.iter().enumerate() {
-        let holds = |when: &&Jq| when.is_true(&structure, jq_names(context.view, context.captures));
+        let holds = |when: &&Jq| when.is_true(&structure, jq_variables(context.view, context.captures));
         if let Some(when) = block.when.as_ref().filter(|when| !holds(when)) {
             trace.step("omitted", || format!("block {}: `{}` is false", index + 1, when.source()));
             continue;
@@ -279,7 +279,7 @@ pub(in crate::translate) fn render(
             add(block.render(context, &plain, &budget)?)?;
             continue;
         };
-        let rows = match each.apply(&structure, jq_names(context.view, context.captures)) {
+        let rows = match each.apply(&structure, jq_variables(context.view, context.captures)) {
             Ok(Value::Array(rows)) => rows,
             Ok(Value::Null) => Vec::new(),
             Ok(other) => {

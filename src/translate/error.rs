@@ -11,7 +11,7 @@ use super::leak_filter::{ClientStrings, looks_internal, redact_error_text, redac
 use super::pattern::Captures;
 use super::response_view::{LazyExtraction, ResponseView};
 use super::translator::{MAX_TRACED, TranslationRun};
-use super::variables::{TemplateContext, jq_names};
+use super::variables::{TemplateContext, jq_variables};
 use super::{Jq, Template, TemplateBudget, TemplateError, Translator};
 use crate::model::{
     BlockText, Content, ContentBlock, ErrorType, JsonText, ProgramEnd, Structured, ToolOutcome, ToolResult,
@@ -122,7 +122,7 @@ impl TranslationRun<'_> {
             value.map_err(|why| self.note_why("the value for an error could not be extracted", &why)).ok()
         });
         let structured = value.zip(rule.structured.as_ref()).and_then(|(value, jq)| {
-            match jq.apply(value, jq_names(view, captures)) {
+            match jq.apply(value, jq_variables(view, captures)) {
                 Ok(structured) => {
                     self.trace_filter(jq, &structured);
                     // Wraps a value that is not an object: the output schema applies to successes only.

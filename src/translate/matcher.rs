@@ -8,8 +8,8 @@ use settings_derive::Section;
 use super::expressions::{Scope, read_condition, span_of_name};
 use super::pattern::Captures;
 use super::response_view::LazyExtraction;
-use super::variables::jq_names;
-use super::{Jq, Pattern, TEMPLATE_NAMES};
+use super::variables::jq_variables;
+use super::{Jq, Pattern, TEMPLATE_VARIABLES};
 use crate::model::{ProgramEnd, UpstreamResponse};
 use crate::settings::suggest::quoted;
 use crate::settings::{
@@ -153,7 +153,7 @@ impl Matcher {
             let found = pattern.named_captures(text);
             captures.extend(found.ok_or_else(|| format!("the text does not match `{pattern}`"))?);
         }
-        let holds = |jq: &Jq, what: &str, value| match jq.is_true(value, jq_names(view, &captures)) {
+        let holds = |jq: &Jq, what: &str, value| match jq.is_true(value, jq_variables(view, &captures)) {
             true => Ok(()),
             false => Err(format!("`{what}`: `{}` is false", jq.source())),
         };
@@ -199,7 +199,7 @@ fn read_optional_pattern(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
 fn read_pattern(value: &Cursor<'_>) -> Checked<Pattern> {
     let pattern = Pattern::read(value)?;
     // A capture must not shadow a variable of templates.
-    if let Some(name) = pattern.names().find(|name| TEMPLATE_NAMES.contains(name)) {
+    if let Some(name) = pattern.names().find(|name| TEMPLATE_VARIABLES.contains(name)) {
         let message =
             format!("the capture name `{name}` is reserved: templates have a variable of that name");
         let at = Code::ReservedName.at_span(span_of_name(value.context.report, value.node.span, name));

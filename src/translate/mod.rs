@@ -59,7 +59,7 @@ pub use fields::{
 };
 pub(crate) use fields::{FieldSetting, TYPE_NAMES};
 pub use jq::{
-    JQ_FOLD_STEPS, JQ_MEMORY_LIMIT_BYTES, JQ_ROUND_STEPS, JQ_WORK_LIMIT, Jq, JqError, JqNames,
+    JQ_FOLD_STEPS, JQ_MEMORY_LIMIT_BYTES, JQ_ROUND_STEPS, JQ_WORK_LIMIT, Jq, JqError, JqVariables,
     with_deep_stack,
 };
 pub use limit::{LIMIT_META_KEY, Limit, ListPath, PagingArguments};
@@ -77,6 +77,6 @@ pub use translator::{
     translate,
 };
 pub use variables::{
-    MessageRole, SAMPLE, SamplingOptions, SamplingRequest, SamplingRequestTemplate, TEMPLATE_NAMES,
+    MessageRole, SAMPLE, SamplingOptions, SamplingRequest, SamplingRequestTemplate, TEMPLATE_VARIABLES,
 };
 pub use work_budget::WorkBudget;

@@ -17,7 +17,7 @@ use super::extract::{
 use super::pattern::Captures;
 use super::read_error::ReadError;
 use super::translator::MAX_TRACED;
-use super::variables::jq_names;
+use super::variables::jq_variables;
 use super::{CallInput, Charset, Jq, Matcher, Trace, TranslationLimits};
 use crate::model::{JsonText, TooManyValues, UpstreamResponse, count_tree_values, cut_bytes};
 
@@ -350,6 +350,6 @@ impl Inspection<'_> {
     /// Applies a filter to the value; `None` if it fails or there is no value.
     pub fn value(&self, filter: &Jq) -> Option<Value> {
         let captures = Captures::new();
-        filter.apply(self.0.value().ok()?, jq_names(self.0.view, &captures)).ok()
+        filter.apply(self.0.value().ok()?, jq_variables(self.0.view, &captures)).ok()
     }
 }

@@ -9,7 +9,7 @@ use super::extract::{Extracted, McpResult, ResultKind, is_from_mcp_server, with_
 use super::pattern::Captures;
 use super::response_view::{LazyExtraction, ResponseView};
 use super::translator::{MAX_TRACED, TranslationFailure, TranslationRun, content_summary};
-use super::variables::{TemplateContext, jq_names};
+use super::variables::{TemplateContext, jq_variables};
 use super::{
     ContentTemplate, Jq, LIMIT_META_KEY, Limit, Redaction, SAMPLE, SamplingRequestTemplate, Template,
     WrapNonObjects,
@@ -102,7 +102,7 @@ impl TranslationRun<'_> {
             && view.input.input_responses.get(SAMPLE).is_none()
         {
             let names =
-                minijinja::Value::from_pairs(context.names(&Redaction::default(), sample.templates()));
+                minijinja::Value::from_pairs(context.variables(&Redaction::default(), sample.templates()));
             let sample = sample
                 .render(&names, view.input.stop)
                 .map_err(|error| error.in_part("the sampling request could not be rendered"))?;
@@ -187,7 +187,7 @@ impl TranslationRun<'_> {
         let (value, source) = match &rule.structured {
             None => (found, source),
             Some(jq) => {
-                let value = jq.apply_owned(found, jq_names(view, captures)).map_err(|error| {
+                let value = jq.apply_owned(found, jq_variables(view, captures)).map_err(|error| {
                     self.note_filter_error(&error);
                     match error.raised {
                         Some(raised) => TranslationFailure::Raised(raised),

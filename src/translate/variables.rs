@@ -7,12 +7,12 @@ use settings_derive::{Section, Word};
 use super::pattern::Captures;
 use super::response_view::ResponseView;
 use super::template::from_json;
-use super::{JqNames, Redaction, Template, TemplateBudget, TemplateError, WorkBudget};
+use super::{JqVariables, Redaction, Template, TemplateBudget, TemplateError, WorkBudget};
 use crate::model::Structured;
 use crate::model::StructuredContentSupport::ObjectsOnly;
 
 /// Variables of the templates of a rule.
-pub const TEMPLATE_NAMES: [&str; 10] = [
+pub const TEMPLATE_VARIABLES: [&str; 10] = [
     "args",
     "input_responses",
     "status",
@@ -39,49 +39,49 @@ impl TemplateContext<'_> {
     /// Returns the variables that `templates` use, and the captures, each with its value. Secrets in the
     /// values are redacted before rendering: a template may cut a text in the middle of a secret, and half a
     /// secret matches no pattern.
-    pub(super) fn names<'t>(
+    pub(super) fn variables<'t>(
         &self,
         redaction: &Redaction,
         templates: impl Iterator<Item = &'t Template>,
     ) -> Vec<(String, TemplateValue)> {
         let view = self.view;
-        let shown = |value: &Value| match redaction.is_empty() {
+        let redacted = |value: &Value| match redaction.is_empty() {
             true => from_json(value),
             false => from_json(&redaction.redact_in(value.clone())),
         };
-        let text_shown = |text: &str| TemplateValue::from(&*redaction.redact(text));
-        let mut names: Vec<(String, TemplateValue)> = Vec::new();
+        let redacted_text = |text: &str| TemplateValue::from(&*redaction.redact(text));
+        let mut variables: Vec<(String, TemplateValue)> = Vec::new();
         for name in templates.flat_map(|template| &template.used.names) {
-            let made = match name.as_str() {
+            let value = match name.as_str() {
                 "args" => Some(from_json(view.input.args)),
                 "input_responses" => Some(from_json(view.input.input_responses)),
                 "status" => Some(TemplateValue::from(view.response.status.as_u16())),
                 "exit_status" => view.response.exit.as_ref().map(|exit| from_json(&exit.end.to_json())),
-                "stderr" => view.response.exit.as_ref().map(|exit| text_shown(&exit.stderr_text())),
-                "headers" => Some(shown(view.headers())),
-                "text" => view.text().ok().map(|text| text_shown(text)),
-                "json" => view.json().map(shown),
-                "value" => self.value.map(shown),
-                "structured" => self.structured.map(|s| shown(&s.value(ObjectsOnly))),
+                "stderr" => view.response.exit.as_ref().map(|exit| redacted_text(&exit.stderr_text())),
+                "headers" => Some(redacted(view.headers())),
+                "text" => view.text().ok().map(|text| redacted_text(text)),
+                "json" => view.json().map(redacted),
+                "value" => self.value.map(redacted),
+                "structured" => self.structured.map(|s| redacted(&s.value(ObjectsOnly))),
                 _ => None,
             };
-            names.extend(made.map(|made| (name.clone(), made)));
+            variables.extend(value.map(|value| (name.clone(), value)));
         }
-        names.extend(self.captures.iter().map(|(name, text)| (name.clone(), text_shown(text))));
-        names
+        variables.extend(self.captures.iter().map(|(name, text)| (name.clone(), redacted_text(text))));
+        variables
     }
 }
 
-/// Values of the variables that the jq filters of a rule can use, such as `$args` and `$status`.
-pub(super) fn jq_names<'a>(view: &'a ResponseView<'_>, captures: &'a Captures) -> JqNames<'a> {
-    JqNames {
+/// Values of the variables that jq filters of a rule can use, such as `$args` and `$status`.
+pub(super) fn jq_variables<'a>(view: &'a ResponseView<'_>, captures: &'a Captures) -> JqVariables<'a> {
+    JqVariables {
         args: view.input.args,
         input_responses: view.input.input_responses,
         status: view.response.status.as_u16(),
         exit: view.response.exit.as_deref(),
         headers: view.headers(),
         captures,
-        most_values: view.limits.values,
+        max_values: view.limits.values,
         stop: view.input.stop,
     }
 }
@@ -100,7 +100,7 @@ pub struct SamplingRequest<T = String> {
     pub options: SamplingOptions,
 }
 
-/// Settings of a sampling request that are no templates.
+/// Settings of a sampling request that are not templates.
 #[derive(Debug, Clone, PartialEq, Section)]
 pub struct SamplingOptions {
     /// Maximum length of the output, in tokens.
@@ -151,8 +151,8 @@ impl SamplingRequestTemplate {
         stop: Option<&WorkBudget>,
     ) -> Result<SamplingRequest, TemplateError> {
         let budget = TemplateBudget::new(stop);
-        let render = |template: &Template| template.render_within(names, &budget);
-        let rendered = |(speaker, template): &(MessageRole, Template)| Ok((*speaker, render(template)?));
+        let render = |template: &Template| template.render_within(variables, &budget);
+        let rendered = |(role, template): &(MessageRole, Template)| Ok((*role, render(template)?));
         let messages: Vec<_> = self.messages.iter().map(rendered).collect::<Result<_, TemplateError>>()?;
         let system = self.system.as_ref().map(render).transpose()?;
         let bytes: usize = messages.iter().map(|(_, text)| text.len()).sum();

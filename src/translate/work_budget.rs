@@ -25,12 +25,12 @@ struct State {
 pub(crate) const STOPPED: &str = "the call ended before its response was processed";
 
 impl WorkBudget {
-    /// Number of steps of a schema check that take as long as one step of a rule.
+    /// Number of steps of a schema check that take as long as one step of a rule; they count as one.
     pub const CHECK_STEPS: u64 = 10;
 
     /// Maximum number of steps for all templates of a prompt, an input request or a message together, about
-    /// 10 ms. These templates are rendered on threads that serve other calls. Looked-up bytes count as steps,
-    /// so the templates may read 6.4 MB; a client may send 4 MiB.
+    /// 10 ms. These templates are rendered on threads that serve other calls. Reading 64 bytes counts as a
+    /// step, so the templates may read 6.4 MB: more than the 4 MiB that a client may send.
     pub const TEXT_STEPS: u64 = 100_000;
 
     /// Creates a budget that cancels itself after this many steps. The caller can then repeat the work on

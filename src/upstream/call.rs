@@ -246,7 +246,7 @@ impl ClientIdentity {
         })
     }
 
-    /// Whether the client has these scopes. An anonymous client has no scopes; [`Local`](Self::Local) has all.
+    /// Whether the client has these scopes. An anonymous client has none; [`Local`](Self::Local) has all.
     pub fn may(&self, needed: &Scopes) -> bool {
         match self {
             Self::Local => true,

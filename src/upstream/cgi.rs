@@ -49,7 +49,7 @@ fn variables(request: &HttpRequest, program: &Program) -> Result<Vec<(String, St
     // A path that is only `/` is not part of `REQUEST_URI`.
     let target = request.path_and_query.as_str();
     let bare = target.strip_prefix('/').filter(|rest| rest.is_empty() || rest.starts_with('?'));
-    let uri_behind = bare.unwrap_or(target);
+    let uri_suffix = bare.unwrap_or(target);
     let has_body = !request.body.is_empty();
     let has_length = has_body || matches!(request.method, Method::POST | Method::PUT | Method::PATCH);
     let media_type = request.headers.get(header::CONTENT_TYPE).filter(|_| has_body);
@@ -64,7 +64,7 @@ fn variables(request: &HttpRequest, program: &Program) -> Result<Vec<(String, St
         ("REQUEST_METHOD", Some(request.method.to_string())),
         // `REQUEST_URI` and `SCRIPT_FILENAME` are not part of the standard, but PHP and other programs read
         // them.
-        ("REQUEST_URI", Some(format!("{script_name}{uri_behind}"))),
+        ("REQUEST_URI", Some(format!("{script_name}{uri_suffix}"))),
         ("SCRIPT_FILENAME", Some(program.path.to_string_lossy().into_owned())),
         ("SCRIPT_NAME", Some(script_name)),
         ("PATH_INFO", Some(path_info).filter(|path| !path.is_empty())),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_a_connection_stay_there() {
+    fn hop_by_hop_headers_are_removed() {
         let response =
             check("Content-Type: text/plain\nConnection: close\nTransfer-Encoding: chunked\n\nx", 200, "x");
         assert_eq!(response.headers.len(), 1);
@@ -289,7 +289,7 @@ mod tests {
             path: path.into(),
             arg0: path.to_owned(),
             arguments: Vec::new(),
-            folder: "/".into(),
+            working_directory: "/".into(),
             environment: Vec::new(),
             secrets: Vec::new(),
         }

@@ -37,7 +37,7 @@ impl QuotedSource {
     /// Error for JSON of an unexpected structure.
     pub(super) fn from_json(error: &serde_json::Error) -> Self {
         let plain = format!(
-            "its JSON is not of the form that was expected, at line {}, column {}",
+            "its JSON has an unexpected structure at line {}, column {}",
             error.line(),
             error.column()
         );
@@ -82,7 +82,7 @@ pub enum Failure {
     Connect(#[source] ErrorSource),
     /// No connection within this timeout.
     #[error("could not connect within {0:?}")]
-    ConnectDeadline(Duration),
+    ConnectTimeout(Duration),
     /// The program could not be started: it does not exist, or the system is out of resources.
     #[error("the program could not be started")]
     NotStarted(#[source] ErrorSource),
@@ -106,10 +106,10 @@ pub enum Failure {
     TooLong(usize),
     /// No complete response within this timeout of the call.
     #[error("no complete response within {0:?}")]
-    Deadline(Duration),
+    Timeout(Duration),
     /// No complete response within the timeout of one attempt.
     #[error("no complete response within the attempt timeout of {0:?}")]
-    AttemptDeadline(Duration),
+    AttemptTimeout(Duration),
     /// The circuit breaker of the upstream or of the route is open.
     #[error("the {} is open for {} s", circuit_breaker(*.of_route), whole_seconds(*.retry_after))]
     CircuitOpen {
@@ -179,7 +179,7 @@ pub struct ErrorProperties {
     pub label: &'static str,
     /// Stage at which the request failed.
     pub stage: FailureStage,
-    /// Limit of glossator that rejected the call, for the log.
+    /// Policy or state of glossator that rejected the call, for the log.
     pub rejected_by: Option<&'static str>,
     /// Time until another call may be admitted.
     pub retry_after: Option<Duration>,
@@ -310,11 +310,11 @@ impl Failure {
             ..failed(label, Rejected)
         };
         match self {
-            Self::Connect(_) | Self::ConnectDeadline(_) | Self::NotStarted(_) => {
+            Self::Connect(_) | Self::ConnectTimeout(_) | Self::NotStarted(_) => {
                 failed("connection_failed", NotReached)
             }
             Self::CutOff(_) => failed("connection_lost", NoResponse),
-            Self::Deadline(_) | Self::AttemptDeadline(_) => failed("timeout", NoResponse),
+            Self::Timeout(_) | Self::AttemptTimeout(_) => failed("timeout", NoResponse),
             Self::NotHttp(_) | Self::NotCgi(_) | Self::NotMcp(_) => failed("malformed_response", Malformed),
             Self::HeadTooLong | Self::TooLong(_) => failed("response_too_large", TooLong),
             Self::BufferFull(_) => ErrorProperties {

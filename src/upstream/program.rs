@@ -41,7 +41,7 @@ pub struct Program {
     /// Configured arguments, which precede the arguments of a call.
     pub arguments: Vec<String>,
     /// Working directory.
-    pub folder: PathBuf,
+    pub working_directory: PathBuf,
     /// Complete environment, which nothing overrides. Values may be secrets.
     pub environment: Vec<(String, String)>,
     /// Secrets in arguments and variables, which must not occur in errors or in the log.
@@ -49,8 +49,9 @@ pub struct Program {
 }
 
 impl Program {
-    /// Default of [`folder`](Self::folder): a directory that always exists and contains nothing of value.
-    pub const FOLDER_DEFAULT: &'static str = "/";
+    /// Default of [`working_directory`](Self::working_directory): it always exists and contains nothing of
+    /// value.
+    pub const WORKING_DIRECTORY_DEFAULT: &'static str = "/";
     /// Search path for programs if `PATH` is not set.
     pub const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
     /// Default locale: untranslated messages, which rules can rely on, in UTF-8.
@@ -65,7 +66,7 @@ impl Program {
     /// the configured ones.
     pub(super) fn command(&self, arguments: &[String], variables: &[(String, String)]) -> Command {
         let mut command = Command::new(&self.path);
-        command.args(&self.arguments).args(arguments).current_dir(&self.folder);
+        command.args(&self.arguments).args(arguments).current_dir(&self.working_directory);
         let variables = self.environment.iter().chain(variables);
         command.env_clear().envs(variables.map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -111,7 +112,7 @@ impl ProcessGroup {
     }
 
     /// Waits until the program itself has exited. Its child processes may run on until
-    /// [`clear`](Self::clear).
+    /// [`kill_orphans`](Self::kill_orphans).
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         match &mut self.running {
             Some(running) => running.child.wait().await,
@@ -128,7 +129,7 @@ impl ProcessGroup {
     }
 
     /// Kills the orphaned processes of a program that has exited.
-    pub(super) fn clear(&mut self) {
+    pub(super) fn kill_orphans(&mut self) {
         if let Some(mut running) = self.running.take() {
             running.signal(Signal::KILL);
             running.id = 0;
@@ -196,7 +197,7 @@ pub(super) async fn run_command(program: &Program, upstream_call: &UpstreamCall)
 const STDERR_LIMIT_BYTES: usize = 16 << 10;
 
 /// Maximum time that orphaned processes of a program may hold its pipes open after the program has exited.
-const LINGER: Duration = Duration::from_millis(500);
+const ORPHAN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Maximum size of one read from standard output.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -248,14 +249,14 @@ pub(super) async fn run_program(
             status = group.wait() => {
                 let status = status.map_err(broken)?;
                 // Orphaned processes may still write, or only hold the pipes open.
-                if let Ok(streamed) = timeout(LINGER, &mut streams).await {
+                if let Ok(streamed) = timeout(ORPHAN_TIMEOUT, &mut streams).await {
                     streamed?;
                 }
                 status
             }
         }
     };
-    group.clear();
+    group.kill_orphans();
     killed.disarm();
     let stderr = error_output.into_inner().into();
     Ok((account.finish(output.freeze()), ProgramExit { end: end_of(status), stderr }))

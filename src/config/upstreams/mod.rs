@@ -211,12 +211,12 @@ impl UpstreamSection {
             return program::command(context, name, line, cwd, env).ok().map(UpstreamSettings::Command);
         }
         if let Some(line) = self.cgi.take() {
-            let has_folder = cwd.is_some();
+            let has_working_directory = cwd.is_some();
             let mut program = program::command(context, name, line, cwd, env).ok()?;
             program.arg0 = program.path.to_string_lossy().into_owned();
             // The default working directory is the directory of the program (RFC 3875, section 7.2).
-            if let Some(folder) = program.path.parent().filter(|_| !has_folder) {
-                program.folder = folder.to_owned();
+            if let Some(directory) = program.path.parent().filter(|_| !has_working_directory) {
+                program.working_directory = directory.to_owned();
             }
             return Some(UpstreamSettings::Cgi(program));
         }

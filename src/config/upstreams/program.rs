@@ -112,9 +112,9 @@ pub(super) fn command(
     let (environment, mut secrets) = env.variables(context.environment);
     let path = find(context, place, &program, &environment)?;
     secrets.extend(arguments.iter().filter(|word| word.external).map(|word| word.text.clone()));
-    let folder = cwd.unwrap_or_else(|| Program::FOLDER_DEFAULT.into());
+    let working_directory = cwd.unwrap_or_else(|| Program::WORKING_DIRECTORY_DEFAULT.into());
     let arguments = arguments.into_iter().map(|word| word.text).collect();
-    Ok(Program { name, path, arg0: program, arguments, folder, environment, secrets })
+    Ok(Program { name, path, arg0: program, arguments, working_directory, environment, secrets })
 }
 
 /// Resolves a program to an absolute path. If it does not exist, warns, and returns a bare name unchanged.

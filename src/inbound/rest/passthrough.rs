@@ -223,7 +223,7 @@ const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
 fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
     match error.failure {
         Failure::Connect(_) | Failure::NotStarted(_) => (BAD_GATEWAY, "the upstream can't be reached"),
-        Failure::ConnectDeadline(_) | Failure::Deadline(_) | Failure::AttemptDeadline(_) => {
+        Failure::ConnectTimeout(_) | Failure::Timeout(_) | Failure::AttemptTimeout(_) => {
             (StatusCode::GATEWAY_TIMEOUT, "the upstream did not respond in time")
         }
         Failure::CutOff(_) => (BAD_GATEWAY, "the upstream closed the connection before it responded"),

@@ -190,7 +190,7 @@ impl ResponseCache {
             Ok(Ok(response)) if !response.response.status.is_server_error() => return Ok(response),
             Ok(Ok(response)) => response.upstream_result,
             Ok(Err(failure)) => Some(Err(failure.into_error(&self.upstream))),
-            Err(_) => Some(Err(Failure::Deadline(upstream_call.deadline.after).into_error(&self.upstream))),
+            Err(_) => Some(Err(Failure::Timeout(upstream_call.deadline.after).into_error(&self.upstream))),
         };
         self.events.add("cache_stale");
         Ok(CallResponse { upstream_result: failure, ..self.to_response(&key, &stale) })

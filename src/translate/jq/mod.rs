@@ -80,7 +80,7 @@ impl JqError {
 
 /// Variables of a filter, besides the input `.`, and limits of the run.
 #[derive(Debug, Clone, Copy)]
-pub struct JqNames<'a> {
+pub struct JqVariables<'a> {
     /// Arguments of the call, an object.
     pub args: &'a Value,
     /// Input responses, an object or null.
@@ -94,7 +94,7 @@ pub struct JqNames<'a> {
     /// Names and texts of the captures of the rule's patterns; for a repeated name, the last capture applies.
     pub captures: &'a [(String, String)],
     /// Maximum number of values in the result, counted at every depth.
-    pub most_values: usize,
+    pub max_values: usize,
     /// Work budget; cancelled when no client waits for the result.
     pub stop: Option<&'a WorkBudget>,
 }
@@ -204,7 +204,7 @@ impl Jq {
     ///
     /// [`JqError`] if the filter fails, returns no value or several, or returns a value that JSON does not
     /// have (keys that are not strings, infinities).
-    pub fn apply(&self, value: &Value, names: JqNames<'_>) -> Result<Value, JqError> {
+    pub fn apply(&self, value: &Value, names: JqVariables<'_>) -> Result<Value, JqError> {
         self.apply_to(to_jq(value)?, names, &RunBudget::new(names.stop))
     }
 
@@ -213,11 +213,11 @@ impl Jq {
     /// # Errors
     ///
     /// As [`apply`](Self::apply).
-    pub(super) fn apply_owned(&self, value: Value, names: JqNames<'_>) -> Result<Value, JqError> {
+    pub(super) fn apply_owned(&self, value: Value, names: JqVariables<'_>) -> Result<Value, JqError> {
         self.apply_to(into_jq(value)?, names, &RunBudget::new(names.stop))
     }
 
-    fn apply_to(&self, value: Val, names: JqNames<'_>, budget: &RunBudget) -> Result<Value, JqError> {
+    fn apply_to(&self, value: Val, names: JqVariables<'_>, budget: &RunBudget) -> Result<Value, JqError> {
         let mut results = self.run(value, names, budget)?;
         let first = results.next();
         let more = matches!(first, Some(Ok(_))).then(|| results.next()).flatten();
@@ -229,19 +229,19 @@ impl Jq {
         let first = first.map_err(|error| {
             let (detail, is_detail_cut) = brief(&error);
             let raised = budget.raised.take().filter(|raised| Error::new(raised.clone()) == error);
-            let raised = raised.and_then(|raised| from_jq(&raised, 0, &mut { names.most_values }).ok());
+            let raised = raised.and_then(|raised| from_jq(&raised, 0, &mut { names.max_values }).ok());
             let what = if raised.is_some() { "raised an error" } else { "failed on this input" };
             JqError { detail: Some(detail.into()), is_detail_cut, raised, ..JqError::new(what) }
         })?;
         if more.is_some() {
             return Err(JqError::new("returned more than one value; wrap it in `[…]` for an array"));
         }
-        from_jq(&first, 0, &mut { names.most_values })
+        from_jq(&first, 0, &mut { names.max_values })
     }
 
     /// Whether the first value of the filter is neither `false` nor `null`. A filter that fails, or returns
     /// no value, counts as false.
-    pub fn is_true(&self, value: &Value, names: JqNames<'_>) -> bool {
+    pub fn is_true(&self, value: &Value, names: JqVariables<'_>) -> bool {
         self.condition(value, names).unwrap_or(false)
     }
 
@@ -266,7 +266,7 @@ impl Jq {
 
     /// Whether the first value is neither `false` nor `null`; `None` if the filter fails. No value counts as
     /// false.
-    fn condition(&self, value: &Value, names: JqNames<'_>) -> Option<bool> {
+    fn condition(&self, value: &Value, names: JqVariables<'_>) -> Option<bool> {
         let budget = RunBudget::new(names.stop);
         let first = self.run(to_jq(value).ok()?, names, &budget).ok()?.next().transpose().ok()?;
         let is_true = !matches!(first, None | Some(Val::Null | Val::Bool(false)));
@@ -276,7 +276,7 @@ impl Jq {
     fn run<'a>(
         &'a self,
         value: Val,
-        names: JqNames<'_>,
+        names: JqVariables<'_>,
         budget: &'a RunBudget,
     ) -> Result<impl Iterator<Item = Result<Val, Error>> + 'a, JqError> {
         let capture = |name: &String| {

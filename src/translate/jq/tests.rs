@@ -11,16 +11,16 @@ use super::*;
 const MAX_COUNT: usize = 200_000;
 
 /// Variables of a filter: these arguments, and defaults.
-fn names(args: &Value) -> JqNames<'_> {
+fn names(args: &Value) -> JqVariables<'_> {
     static NO_HEADERS: LazyLock<Value> = LazyLock::new(|| json!({}));
-    JqNames {
+    JqVariables {
         args,
         input_responses: &Value::Null,
         status: 200,
         exit: None,
         headers: &NO_HEADERS,
         captures: &[],
-        most_values: MAX_COUNT,
+        max_values: MAX_COUNT,
         stop: None,
     }
 }
@@ -158,7 +158,7 @@ fn lists_are_iterated_freely_and_crossed_within_bounds() {
     let long = numbers(3_000);
     let crossed_ends = |filter: &str| {
         let (input, empty) = (serde_json::from_str(&long).unwrap(), json!({}));
-        let names = JqNames { most_values: 1_000_000, ..names(&empty) };
+        let names = JqVariables { max_values: 1_000_000, ..names(&empty) };
         let error = Jq::compile(filter, &[]).unwrap().apply(&input, names).unwrap_err();
         assert!(error.message.contains("limit of a filter"), "{filter}: {error:?}");
     };
@@ -194,7 +194,7 @@ fn counted_expressions_are_still_paths() {
 fn a_filter_stops_when_the_call_is_cancelled() {
     let (jq, empty, stop) =
         (Jq::compile("reduce range(9) as $i (0; . + $i)", &[]).unwrap(), Value::Null, WorkBudget::default());
-    let names = || JqNames { stop: Some(&stop), ..names(&empty) };
+    let names = || JqVariables { stop: Some(&stop), ..names(&empty) };
     assert!(jq.apply(&empty, names()).is_ok());
     stop.cancel();
     assert!(jq.apply(&empty, names()).is_err());
@@ -269,7 +269,7 @@ fn comparisons_of_a_sort_take_time_but_no_steps_of_the_filter() {
     let spent = |filter: &str| {
         let (stop, empty) = (WorkBudget::with_steps(1_000_000), json!({}));
         let numbers = Value::from((0..1024).collect::<Vec<u32>>());
-        let names = JqNames { stop: Some(&stop), ..names(&empty) };
+        let names = JqVariables { stop: Some(&stop), ..names(&empty) };
         Jq::compile(filter, &[]).unwrap().apply(&numbers, names).unwrap();
         1_000_000 - stop.steps_left().unwrap()
     };

@@ -18,7 +18,7 @@ use super::pool::SendResult;
 use super::response::{
     IncomingResponse, announces_unread_body, check_framing, discard_body, remove_hop_by_hop,
 };
-use super::secret_scrubber::{MARK, SecretScrubber};
+use super::secret_scrubber::{REDACTED, SecretScrubber};
 use super::{
     Address, AttemptedEndpoints, HttpSettings, QueryParameter, ResponseBody, UpstreamCall, UpstreamError,
     connection,
@@ -261,17 +261,17 @@ fn configured_headers(settings: &HttpSettings, request: &HttpRequest) -> HeaderM
 
 impl HttpSettings {
     /// Path, query and headers of a request for display: secrets are masked, and headers that are the same
-    /// for every request, such as `User-Agent`, are left out.
+    /// for every request, such as `User-Agent`, are omitted.
     pub fn describe_request(&self, request: &HttpRequest) -> (String, HeaderMap) {
         let mut target = format!("{}{}", self.address.shown_base(), request.path_and_query);
         for QueryParameter { name, value, is_secret } in &self.query {
             target.push(if target.contains('?') { '&' } else { '?' });
             let mut parameter = String::new();
             push_parameter(&mut parameter, name, if *is_secret { "" } else { &value.0 });
-            target.extend([parameter.as_str(), if *is_secret { MARK } else { "" }]);
+            target.extend([parameter.as_str(), if *is_secret { REDACTED } else { "" }]);
         }
         let mut headers = configured_headers(self, request);
-        let mark = HeaderValue::from_static(MARK);
+        let mark = HeaderValue::from_static(REDACTED);
         headers.values_mut().filter(|value| value.is_sensitive()).for_each(|value| *value = mark.clone());
         if self.auth.is_some() {
             headers.insert(header::AUTHORIZATION, mark);
@@ -286,17 +286,17 @@ fn with_query(settings: &HttpSettings, uri: Uri) -> Result<Uri, http::Error> {
     if settings.query.is_empty() {
         return Ok(uri);
     }
-    let (mut own, mut beginnings) = (Vec::new(), Vec::new());
+    let (mut own, mut prefixes) = (Vec::new(), Vec::new());
     for QueryParameter { name, value, .. } in &settings.query {
-        for (parameters, value) in [(&mut own, &*value.0), (&mut beginnings, "")] {
+        for (parameters, value) in [(&mut own, &*value.0), (&mut prefixes, "")] {
             parameters.push(String::new());
             push_parameter(parameters.last_mut().expect("it was just added"), name, value);
         }
     }
     let is_other =
-        |pair: &&str| !pair.is_empty() && !beginnings.iter().any(|name| pair.starts_with(name.as_str()));
-    let written = uri.query().unwrap_or_default().split('&').filter(is_other);
-    let query: Vec<&str> = written.chain(own.iter().map(String::as_str)).collect();
+        |pair: &&str| !pair.is_empty() && !prefixes.iter().any(|prefix| pair.starts_with(prefix.as_str()));
+    let others = uri.query().unwrap_or_default().split('&').filter(is_other);
+    let query: Vec<&str> = others.chain(own.iter().map(String::as_str)).collect();
     let path_and_query = format!("{}?{}", uri.path(), query.join("&")).parse()?;
     let mut parts = uri.into_parts();
     parts.path_and_query = Some(path_and_query);

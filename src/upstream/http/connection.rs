@@ -63,7 +63,7 @@ pub(super) struct Http2 {
     /// Whether the connection has served a request.
     pub(super) is_reused: Arc<AtomicBool>,
     /// Time of the last request.
-    pub(super) since: Instant,
+    pub(super) last_used_at: Instant,
 }
 
 /// HTTP/1 connection, which serves one request after another. Dropping it closes the connection, so that the
@@ -97,7 +97,7 @@ impl ConnectionPool {
     /// Applies the connect timeout to `work`.
     pub(super) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Failure> {
         let after = self.settings.connect_timeout;
-        timeout(after, work).await.map_err(|_| Failure::ConnectDeadline(after))
+        timeout(after, work).await.map_err(|_| Failure::ConnectTimeout(after))
     }
 
     /// Opens a byte stream. Also returns whether HTTP/2 was negotiated.
@@ -149,5 +149,5 @@ async fn http2_handshake(stream: Box<dyn IoStream>) -> Result<Http2, hyper::Erro
     let (sender, connection) = handshake.await?;
     // Errors of the connection reach all requests that wait for a response.
     tokio::spawn(connection);
-    Ok(Http2 { sender, is_reused: Arc::default(), since: Instant::now() })
+    Ok(Http2 { sender, is_reused: Arc::default(), last_used_at: Instant::now() })
 }

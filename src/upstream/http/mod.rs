@@ -14,10 +14,10 @@ mod address;
 mod client;
 mod connection;
 mod credentials;
+mod endpoints;
 mod pool;
 mod response;
 mod secret_scrubber;
-mod endpoints;
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub use endpoints::{
 pub(super) use pool::ResponseBody;
 pub use response::remove_hop_by_hop;
 pub(super) use response::{IncomingResponse, discard_body};
-pub(super) use secret_scrubber::{EVERYTHING, MARK, pattern_of};
+pub(super) use secret_scrubber::{EVERYTHING, REDACTED, pattern_of};
 
 /// Settings of one HTTP server.
 #[derive(Debug, Clone, PartialEq)]

@@ -51,7 +51,7 @@ pub(super) struct ConnectionPool {
     /// `Host` of HTTP/1 requests.
     host: HeaderValue,
     /// Whether the endpoint has negotiated HTTP/2. If so, one connection is enough, and requests wait for it.
-    speaks_h2: AtomicBool,
+    uses_h2: AtomicBool,
     connecting: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
@@ -62,7 +62,7 @@ struct State {
     /// comes first.
     idle: VecDeque<(Http1, Instant)>,
     shared: Option<Http2>,
-    is_swept: bool,
+    is_sweep_running: bool,
 }
 
 /// The response to a request, or the failure, with the request if no part of it can have been sent.
@@ -85,7 +85,7 @@ impl ConnectionPool {
             at,
             tls: settings.tls.as_ref().map(|tls| tls.with_alpn(protocols)),
             host: address.host_header(),
-            speaks_h2: AtomicBool::new(settings.protocol == HttpVersion::Http2),
+            uses_h2: AtomicBool::new(settings.protocol == HttpVersion::Http2),
             connecting: tokio::sync::Mutex::default(),
             state: Mutex::default(),
         })
@@ -150,7 +150,7 @@ impl ConnectionPool {
     fn take(&self) -> Option<HttpConnection> {
         let mut state = self.state.lock();
         if let Some(shared) = state.shared.as_mut().filter(|shared| !shared.sender.is_closed()) {
-            shared.since = Instant::now();
+            shared.last_used_at = Instant::now();
             return Some(HttpConnection::Http2(shared.clone()));
         }
         loop {
@@ -163,7 +163,7 @@ impl ConnectionPool {
 
     async fn connect(self: &Arc<Self>) -> Result<HttpConnection, Failure> {
         // If no connection may be idle, requests can't share a connection.
-        let will_share = self.speaks_h2.load(Ordering::Relaxed) && self.settings.idle_connections > 0;
+        let will_share = self.uses_h2.load(Ordering::Relaxed) && self.settings.idle_connections > 0;
         let _connecting = match will_share {
             // Waiting for a connection attempt of another request takes no longer than the connect timeout.
             true => Some(self.in_time(self.connecting.lock()).await?),
@@ -173,7 +173,7 @@ impl ConnectionPool {
             return Ok(connection);
         }
         let connection = self.open().await?;
-        self.speaks_h2.store(matches!(connection, HttpConnection::Http2(_)), Ordering::Relaxed);
+        self.uses_h2.store(matches!(connection, HttpConnection::Http2(_)), Ordering::Relaxed);
         if let HttpConnection::Http2(shared) = &connection
             && self.settings.idle_connections > 0
         {
@@ -195,12 +195,12 @@ impl ConnectionPool {
 
     /// Starts the task that closes connections after the idle timeout, unless the task runs already.
     fn sweep_later(self: &Arc<Self>, state: &mut State) {
-        if state.is_swept {
+        if state.is_sweep_running {
             return;
         }
         match Handle::try_current() {
             Ok(runtime) => {
-                state.is_swept = true;
+                state.is_sweep_running = true;
                 runtime.spawn(sweep(Arc::downgrade(self)));
             }
             // Without a runtime, nothing would close idle connections.
@@ -216,10 +216,10 @@ impl ConnectionPool {
         let old = state.idle.iter().take_while(|(_, since)| is_old(*since)).count();
         state.idle.drain(..old);
         // Requests in flight complete even after the sender is dropped.
-        state.shared.take_if(|shared| is_old(shared.since) || shared.sender.is_closed());
+        state.shared.take_if(|shared| is_old(shared.last_used_at) || shared.sender.is_closed());
         let next = state.idle.front().map(|(_, since)| *since);
-        let next = next.into_iter().chain(state.shared.as_ref().map(|shared| shared.since)).min();
-        state.is_swept = next.is_some();
+        let next = next.into_iter().chain(state.shared.as_ref().map(|shared| shared.last_used_at)).min();
+        state.is_sweep_running = next.is_some();
         next.map(|since| since + IDLE_TIMEOUT)
     }
 }
@@ -460,7 +460,7 @@ mod tests {
         let pool = ConnectionPool::new(&settings.into(), &address, address.ip());
         let _connecting = pool.connecting.lock().await;
         match send(&pool, &address).await {
-            Err((failure, _)) => assert!(matches!(failure, Failure::ConnectDeadline(_)), "{failure:?}"),
+            Err((failure, _)) => assert!(matches!(failure, Failure::ConnectTimeout(_)), "{failure:?}"),
             Ok(_) => panic!("there is no server"),
         }
     }

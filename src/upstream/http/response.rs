@@ -56,7 +56,7 @@ pub(super) fn check_framing(version: Version, headers: &mut HeaderMap) -> Result
         // RFC 2616 had `identity`, which means no encoding.
         let is_known = only.eq_ignore_ascii_case(b"chunked") || only.eq_ignore_ascii_case(b"identity");
         if transfer_codings.next().is_some() || !is_known {
-            return Err("its `Transfer-Encoding` is another than `chunked`");
+            return Err("its `Transfer-Encoding` is not `chunked`");
         }
     }
     let lengths = headers.get_all(header::CONTENT_LENGTH);

@@ -19,7 +19,7 @@ use crate::model::UpstreamResponse;
 use crate::settings::secret::{Hidden, is_secret_name};
 
 /// Replacement for a secret.
-pub(in crate::upstream) const MARK: &str = "[redacted]";
+pub(in crate::upstream) const REDACTED: &str = "[redacted]";
 
 /// Redactor of secrets in responses. It replaces whole secrets in every response. In error responses it also
 /// replaces short secrets and the beginnings of long secrets.
@@ -47,7 +47,7 @@ impl SecretScrubber {
     /// Creates a scrubber of the secrets in settings, except the credential: sensitive headers and
     /// parameters, and the hidden parts of addresses.
     pub(super) fn from_settings(settings: &HttpSettings) -> Self {
-        let (certain, perhaps) = known_of(settings);
+        let (certain, perhaps) = secrets_of(settings);
         Self::from_secrets(&certain, &perhaps)
     }
 
@@ -75,14 +75,14 @@ impl SecretScrubber {
     pub(in crate::upstream) fn scrub(&self, mut response: UpstreamResponse) -> UpstreamResponse {
         let wanted = if response.status.is_success() { &self.everywhere } else { &self.in_errors };
         for Hidden(secrets) in wanted {
-            if let Cow::Owned(hidden) = secrets.replace_all(&response.body, MARK.as_bytes()) {
+            if let Cow::Owned(hidden) = secrets.replace_all(&response.body, REDACTED.as_bytes()) {
                 response.body = Bytes::from(hidden);
                 // The redacted body has another length.
                 response.headers.remove(header::CONTENT_LENGTH);
             }
             for value in response.headers.values_mut() {
-                if let Cow::Owned(hidden) = secrets.replace_all(value.as_bytes(), MARK.as_bytes()) {
-                    *value = HeaderValue::from_bytes(&hidden).unwrap_or(HeaderValue::from_static(MARK));
+                if let Cow::Owned(hidden) = secrets.replace_all(value.as_bytes(), REDACTED.as_bytes()) {
+                    *value = HeaderValue::from_bytes(&hidden).unwrap_or(HeaderValue::from_static(REDACTED));
                 }
             }
         }
@@ -94,15 +94,15 @@ impl HttpSettings {
     /// Regex that matches the secrets in these settings, which must not occur in errors. `None` if the
     /// settings have no secrets. The regex itself is a secret.
     pub fn secrets_pattern(&self) -> Option<String> {
-        let (certain, perhaps) = known_of(self);
+        let (certain, perhaps) = secrets_of(self);
         let others = certain.iter().chain(&perhaps).map(String::as_str);
-        pattern_of(self.auth.iter().flat_map(AuthSettings::texts).chain(others))
+        pattern_of(self.auth.iter().flat_map(AuthSettings::secrets).chain(others))
     }
 }
 
 /// Secrets in settings, except the credential: first the certain secrets, then texts that came from outside
 /// the file and may not be secret, such as the name of a tenant.
-fn known_of(settings: &HttpSettings) -> (Vec<String>, Vec<String>) {
+fn secrets_of(settings: &HttpSettings) -> (Vec<String>, Vec<String>) {
     let (mut certain, mut perhaps) = (Vec::new(), Vec::new());
     let headers = settings.headers.iter().filter(|(_, value)| value.is_sensitive());
     let headers = headers.map(|(name, value)| (name.to_string(), secrets_in(value)));
@@ -202,7 +202,7 @@ fn forms(secret: &str) -> BTreeSet<String> {
 }
 
 /// Base64 of a string that may be a part of a longer one: three forms, by the number of preceding bytes in
-/// the same group of three. Characters that also encode neighbouring bytes are left out.
+/// the same group of three. Characters that also encode neighbouring bytes are omitted.
 fn base64_forms(secret: &str) -> impl Iterator<Item = String> {
     // Base64 of a short text has too few characters to be distinguished from other text.
     let is_long = secret.len() >= SecretScrubber::SHORTEST;
@@ -286,7 +286,7 @@ mod tests {
                             body,
                         );
                         let shown = String::from_utf8(scrubber.scrub(response).body.to_vec()).unwrap();
-                        assert!(shown.contains(MARK) && shown.len() < 36, "{status} {written}: {shown}");
+                        assert!(shown.contains(REDACTED) && shown.len() < 36, "{status} {written}: {shown}");
                     }
                 }
             }

@@ -30,7 +30,7 @@ use super::{McpRequest, jsonrpc, lifecycle};
 use crate::route::UpstreamName;
 use crate::telemetry::{ErrorChain, Untrusted};
 use crate::upstream::buffer::BodyAccount;
-use crate::upstream::http::{EVERYTHING, MARK};
+use crate::upstream::http::{EVERYTHING, REDACTED};
 use crate::upstream::program::{ProcessGroup, Program};
 use crate::upstream::{Failure, OnDrop, ProgressSender};
 
@@ -96,7 +96,7 @@ impl ChildHandle {
         let input = input.ok_or_else(|| Failure::NotStarted("the child has no pipe".into()))?;
         let (name, secrets) = (program.name.clone(), secrets_regex(program.secrets_pattern()));
         let is_serving = Arc::<AtomicBool>::default();
-        tokio::spawn(log_errors(name.clone(), errors, secrets.clone(), is_serving.clone()));
+        tokio::spawn(log_stderr(name.clone(), errors, secrets.clone(), is_serving.clone()));
         let (out, messages) = mpsc::channel(WRITE_QUEUE_LIMIT);
         let (commands, received) = mpsc::unbounded_channel();
         let writer = tokio::spawn(write(input, messages));
@@ -129,10 +129,10 @@ impl ChildHandle {
     pub(super) async fn call(
         &self,
         outgoing: &McpRequest<'_>,
-        is_per_request: bool,
+        is_sessionless: bool,
     ) -> Result<Bytes, Failure> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        let message = jsonrpc::request(id, outgoing.method, lifecycle::params(outgoing, id, is_per_request));
+        let message = jsonrpc::request(id, outgoing.method, lifecycle::params(outgoing, id, is_sessionless));
         let (respond, response) = oneshot::channel();
         let (limit_bytes, progress) = (outgoing.limit_bytes, outgoing.progress().cloned());
         let call = PendingCall { respond, limit_bytes, account: outgoing.account(), progress };
@@ -216,7 +216,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         writer.abort();
         let status = match timeout(END_TIMEOUT, self.read_until(group.wait())).await {
             Ok(status) => {
-                group.clear();
+                group.kill_orphans();
                 status.map_or_else(|error| error.to_string(), |status| status.to_string())
             }
             Err(_) => {
@@ -371,12 +371,12 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             let id = jsonrpc::id_of_long_message(line, line);
             return match id.and_then(|id| self.pending.remove(&id)) {
                 Some(call) => drop(call.respond.send(Err(Failure::NotMcp(NOT_UTF8.into())))),
-                None => self.non_messages(line),
+                None => self.log_non_message(line),
             };
         };
         let messages = jsonrpc::messages_of_line(text);
         if messages.is_empty() && !line.trim_ascii().is_empty() {
-            return self.non_messages(line);
+            return self.log_non_message(line);
         }
         for message in messages {
             let id = message.request_id();
@@ -405,12 +405,12 @@ impl<R: AsyncRead + Unpin> Actor<R> {
     }
 
     /// Logs a line that is not a message. Some programs print text for humans to standard output.
-    fn non_messages(&mut self, line: &[u8]) {
+    fn log_non_message(&mut self, line: &[u8]) {
         self.non_messages = self.non_messages.saturating_add(1);
         if self.non_messages <= NON_MESSAGES_LOGGED {
             let bytes = line.len();
             warn!(upstream = %self.name, bytes, "skipped a line of the MCP program that is not a message");
-            let line = shown(line, self.secrets.as_ref());
+            let line = redacted_line(line, self.secrets.as_ref());
             debug!(upstream = %self.name, line = %Untrusted(&line), "skipped output line");
         }
     }
@@ -503,7 +503,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 ///
 /// Until the child serves calls, it has received no request, and its lines explain why it does not start.
 /// Afterwards the lines may contain text of requests and responses, so they are only logged at `debug`.
-async fn log_errors(
+async fn log_stderr(
     upstream: UpstreamName,
     errors: ChildStderr,
     secrets: Option<Regex>,
@@ -515,12 +515,15 @@ async fn log_errors(
         let (OutputLine::Whole(line) | OutputLine::Cut(line)) = line else { continue };
         if since.elapsed() > LOGGED_INTERVAL {
             if lines > LOGGED_LINES {
-                warn!(%upstream, lines = lines - LOGGED_LINES, "standard error of the MCP program: too many lines, the rest is not logged");
+                warn!(
+                    %upstream, lines = lines - LOGGED_LINES,
+                    "standard error of the MCP program: too many lines, the rest is not logged"
+                );
             }
             (since, lines) = (Instant::now(), 0);
         }
         lines = lines.saturating_add(1);
-        let line = shown(&line, secrets.as_ref());
+        let line = redacted_line(&line, secrets.as_ref());
         if lines > LOGGED_LINES || line.is_empty() {
             continue;
         }
@@ -539,12 +542,12 @@ fn secrets_regex(pattern: Option<String>) -> Option<Regex> {
 }
 
 /// Line for the log: secrets redacted, control characters replaced.
-fn shown(line: &[u8], secrets: Option<&Regex>) -> String {
+fn redacted_line(line: &[u8], secrets: Option<&Regex>) -> String {
     let text = String::from_utf8_lossy(line);
     let visible = |c: char| if c.is_control() && c != '\t' { '\u{fffd}' } else { c };
     let line: String = text.trim_end().chars().map(visible).collect();
     match secrets {
-        Some(secrets) => secrets.replace_all(&line, MARK).into_owned(),
+        Some(secrets) => secrets.replace_all(&line, REDACTED).into_owned(),
         None => line,
     }
 }
@@ -738,9 +741,10 @@ mod tests {
 
     #[test]
     fn secrets_that_are_too_long_to_search_for_are_not_logged() {
-        let hidden = |pattern: &str| shown(b"it is s3cret", secrets_regex(Some(pattern.to_owned())).as_ref());
-        assert_eq!(hidden("s3cret"), format!("it is {MARK}"));
-        assert_eq!(hidden("(?:s{1000}){1000}"), MARK);
+        let hidden =
+            |pattern: &str| redacted_line(b"it is s3cret", secrets_regex(Some(pattern.to_owned())).as_ref());
+        assert_eq!(hidden("s3cret"), format!("it is {REDACTED}"));
+        assert_eq!(hidden("(?:s{1000}){1000}"), REDACTED);
     }
 
     #[tokio::test]

@@ -21,7 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info};
 
 use super::jsonrpc::{self, JsonRpcError};
-use super::lifecycle::{self, NegotiatedSession, PER_REQUEST, ServerCapabilities};
+use super::lifecycle::{self, NegotiatedSession, SESSIONLESS_REVISION, ServerCapabilities};
 use super::param_headers::ParamHeaders;
 use super::sse::{EventStream, is_event_stream};
 use super::{McpRequest, McpUpstream, NO_RESPONSE, message_response, whole_response};
@@ -70,7 +70,7 @@ struct Session {
 #[derive(derive_more::From)]
 enum SessionFailure {
     /// The server rejects the session with an HTTP status.
-    Refused(UpstreamResponse),
+    Rejected(UpstreamResponse),
     /// Any other failure.
     #[from]
     Other(Failure),
@@ -113,7 +113,7 @@ impl HttpLink {
             let session = match self.session().await {
                 Ok(session) => session,
                 Err(SessionFailure::Other(failure)) => return Err(failure),
-                Err(SessionFailure::Refused(response)) => {
+                Err(SessionFailure::Rejected(response)) => {
                     return Ok(UpstreamResponse { rejects_session: true, ..response });
                 }
             };
@@ -145,10 +145,10 @@ impl HttpLink {
         outgoing: &McpRequest<'_>,
     ) -> UpstreamResult {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        let is_per_request = session.agreed.is_per_request();
-        let body = jsonrpc::request(id, outgoing.method, lifecycle::params(outgoing, id, is_per_request));
+        let is_sessionless = session.agreed.is_sessionless();
+        let body = jsonrpc::request(id, outgoing.method, lifecycle::params(outgoing, id, is_sessionless));
         let guard = OnDrop::new(|| {
-            if !is_per_request && Handle::try_current().is_ok() {
+            if !is_sessionless && Handle::try_current().is_ok() {
                 self.notify(session, jsonrpc::cancelled(id));
             }
         });
@@ -167,7 +167,7 @@ impl HttpLink {
         match self.session().await {
             Ok(session) => Ok(session.agreed.clone()),
             Err(SessionFailure::Other(failure)) => Err(failure),
-            Err(SessionFailure::Refused(_)) => Err(Failure::NotMcp("it starts no session".into())),
+            Err(SessionFailure::Rejected(_)) => Err(Failure::NotMcp("it starts no session".into())),
         }
     }
 
@@ -178,7 +178,7 @@ impl HttpLink {
             return Ok(session.clone());
         }
         let after = McpUpstream::START_TIMEOUT;
-        let opened = timeout(after, self.open_session()).await.map_err(|_| Failure::Deadline(after))?;
+        let opened = timeout(after, self.open_session()).await.map_err(|_| Failure::Timeout(after))?;
         let session = Arc::new(opened?);
         if !session.agreed.declared.changes.is_empty() {
             let task = tokio::spawn(listen(Arc::downgrade(self), Arc::downgrade(&session)));
@@ -216,15 +216,15 @@ impl HttpLink {
     /// `initialize` (MCP 2026-07-28, Streamable HTTP, "Backward Compatibility").
     async fn open_session(self: &Arc<Self>) -> Result<Session, SessionFailure> {
         let not_mcp = |source: QuotedSource| Failure::NotMcp(source.into());
-        let discovered = self.introduce("server/discover", Map::new(), true).await?;
+        let discovered = self.handshake("server/discover", Map::new(), true).await?;
         if let Ok((result, _)) = &discovered
             && let Ok(agreed) = NegotiatedSession::from_discover(result)
         {
             return Ok(Session::new(agreed, None));
         }
-        let newer = discovered.err().filter(|refused| refused.code == JsonRpcError::UNSUPPORTED_REVISION);
-        let initialized = self.introduce("initialize", lifecycle::initialize(), false).await?;
-        let (result, id) = initialized.map_err(|refused| not_mcp(newer.unwrap_or(refused).into()))?;
+        let newer = discovered.err().filter(|error| error.code == JsonRpcError::UNSUPPORTED_REVISION);
+        let initialized = self.handshake("initialize", lifecycle::initialize(), false).await?;
+        let (result, id) = initialized.map_err(|error| not_mcp(newer.unwrap_or(error).into()))?;
         let agreed = NegotiatedSession::from_initialize(&result).map_err(not_mcp)?;
         let (session, method) = (Session::new(agreed, id), jsonrpc::INITIALIZED);
         let post = post_request(Some(&session), HeaderMap::new(), jsonrpc::initialized(), method, None);
@@ -234,34 +234,35 @@ impl HttpLink {
 
     /// Sends a request that opens a session. The inner error is the JSON-RPC error of a server that rejects
     /// the request.
-    async fn introduce(
+    async fn handshake(
         self: &Arc<Self>,
         method: &'static str,
         params: Map<String, Value>,
-        is_per_request: bool,
+        is_sessionless: bool,
     ) -> Result<Result<Handshake, JsonRpcError>, SessionFailure> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let outgoing = McpRequest::new(method, params, MESSAGE_LIMIT_BYTES);
-        let agreed = NegotiatedSession { revision: PER_REQUEST, declared: ServerCapabilities::default() };
+        let agreed =
+            NegotiatedSession { revision: SESSIONLESS_REVISION, declared: ServerCapabilities::default() };
         let session = Arc::new(Session::new(agreed, None));
-        let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, is_per_request));
-        let own = is_per_request.then_some(&*session);
+        let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, is_sessionless));
+        let own = is_sessionless.then_some(&*session);
         let response = send(&self.http, post_request(own, HeaderMap::new(), body, method, None)).await?;
         let session_id = response.head.headers.get(&SESSION_ID).cloned();
-        let refused = |message| JsonRpcError { code: 0, message, is_synthetic: true };
+        let rejection = |message| JsonRpcError { code: 0, message, is_synthetic: true };
         match self.read_response(&session, response, id, &outgoing).await {
             Ok(response) if response.status.is_success() => {
                 let outcome = whole_response(&response.body)?.outcome();
                 Ok(outcome.map(|result| (result.to_owned(), session_id)))
             }
-            Ok(response) if is_final(response.status) => Err(SessionFailure::Refused(response)),
+            Ok(response) if is_final(response.status) => Err(SessionFailure::Rejected(response)),
             Ok(response) => {
                 let text = std::str::from_utf8(&response.body).unwrap_or_default();
                 Ok(Err(jsonrpc::error_in(text).unwrap_or_else(|| {
-                    refused(format!("it responded to `{method}` with status {}", response.status))
+                    rejection(format!("it responded to `{method}` with status {}", response.status))
                 })))
             }
-            Err(failure @ Failure::NotMcp(_)) if is_per_request => Ok(Err(refused(failure.to_string()))),
+            Err(failure @ Failure::NotMcp(_)) if is_sessionless => Ok(Err(rejection(failure.to_string()))),
             Err(failure) => Err(failure.into()),
         }
     }
@@ -308,7 +309,7 @@ fn post_request(
 ) -> HttpRequest {
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if session.is_some_and(|session| session.agreed.is_per_request()) {
+    if session.is_some_and(|session| session.agreed.is_sessionless()) {
         headers.insert(METHOD, encode_header_text(method));
         headers.extend(name.map(|name| (NAME, encode_header_text(name))));
     }
@@ -390,7 +391,7 @@ impl HttpLink {
 
     /// Request that opens the stream of notifications.
     fn listen_request(&self, session: &Session) -> HttpRequest {
-        if !session.agreed.is_per_request() {
+        if !session.agreed.is_sessionless() {
             let mut headers = session.headers();
             headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
             return request(Method::GET, headers, Bytes::new());

@@ -25,7 +25,7 @@ pub(super) struct ServerMessage<'a> {
     method: Option<Cow<'a, str>>,
     #[serde(borrow)]
     params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "even_null")]
+    #[serde(borrow, default, deserialize_with = "present_or_null")]
     result: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
@@ -82,7 +82,7 @@ impl JsonRpcError {
 }
 
 /// Deserializes a member that is present, even if it is `null`.
-fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(member: D) -> Result<Option<&'a RawValue>, D::Error> {
+fn present_or_null<'de: 'a, 'a, D: Deserializer<'de>>(member: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(member).map(Some)
 }
 
@@ -181,7 +181,7 @@ pub(super) fn handle<'c>(
         if method != "ping" {
             debug!(%upstream, %method, "unsupported request of the server");
         }
-        return Some(answer_to(id, method));
+        return Some(response_to_request(id, method));
     }
     match method {
         "notifications/tools/list_changed"
@@ -219,12 +219,12 @@ fn own_id(id: &RawValue) -> Option<u64> {
 
 /// Request to the server.
 pub(super) fn request(id: u64, method: &str, params: Map<String, Value>) -> Bytes {
-    written(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
+    serialized(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
 }
 
 /// Notification to the server that it is initialized.
 pub(super) fn initialized() -> Bytes {
-    written(&json!({ "jsonrpc": "2.0", "method": INITIALIZED }))
+    serialized(&json!({ "jsonrpc": "2.0", "method": INITIALIZED }))
 }
 
 /// Method of the notification that the server is initialized.
@@ -233,13 +233,13 @@ pub(super) const INITIALIZED: &str = "notifications/initialized";
 /// Notification that cancels a request.
 pub(super) fn cancelled(id: u64) -> Bytes {
     let params = json!({ "requestId": id, "reason": "the call was cancelled" });
-    written(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }))
+    serialized(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }))
 }
 
 /// Response to a request of the server: a result for `ping`, an error for everything else.
-pub(super) fn answer_to(id: &RawValue, method: &str) -> Bytes {
+pub(super) fn response_to_request(id: &RawValue, method: &str) -> Bytes {
     let id: Value = serde_json::from_str(id.get()).unwrap_or_default();
-    written(&match method {
+    serialized(&match method {
         "ping" => json!({ "jsonrpc": "2.0", "id": id, "result": {} }),
         _ => {
             let (code, message) = (JsonRpcError::METHOD_NOT_FOUND, "this client does not support that");
@@ -248,7 +248,7 @@ pub(super) fn answer_to(id: &RawValue, method: &str) -> Bytes {
     })
 }
 
-fn written(message: &Value) -> Bytes {
+fn serialized(message: &Value) -> Bytes {
     serde_json::to_vec(message).expect("keys are strings").into()
 }
 
@@ -326,7 +326,7 @@ mod tests {
     fn requests_of_the_server_get_a_response() {
         let of = |method: &str| {
             let id = RawValue::from_string(r#""x-1""#.to_owned()).unwrap();
-            String::from_utf8(answer_to(&id, method).to_vec()).unwrap()
+            String::from_utf8(response_to_request(&id, method).to_vec()).unwrap()
         };
         assert_eq!(of("ping"), r#"{"jsonrpc":"2.0","id":"x-1","result":{}}"#);
         assert!(of("sampling/createMessage").contains("-32601"));

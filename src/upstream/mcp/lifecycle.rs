@@ -8,7 +8,7 @@ use super::McpRequest;
 use crate::upstream::error::QuotedSource;
 
 /// Revision without sessions: each request contains what `initialize` negotiates in earlier revisions.
-pub(super) const PER_REQUEST: &str = "2026-07-28";
+pub(super) const SESSIONLESS_REVISION: &str = "2026-07-28";
 
 /// Revisions that start with `initialize`, newest first. The last revision is older than the first published
 /// one, but some servers still negotiate it.
@@ -39,7 +39,7 @@ pub(super) struct ServerCapabilities {
 /// Result of `initialize` or `server/discover`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Introduction {
+struct HandshakeResult {
     protocol_version: Option<String>,
     #[serde(default)]
     supported_versions: Vec<String>,
@@ -50,33 +50,33 @@ struct Introduction {
 impl NegotiatedSession {
     /// Parses the result of `initialize`.
     pub(super) fn from_initialize(result: &RawValue) -> Result<Self, QuotedSource> {
-        let introduction = Introduction::read(result)?;
-        let found = introduction.protocol_version.as_deref().unwrap_or_default();
+        let handshake_result = HandshakeResult::read(result)?;
+        let found = handshake_result.protocol_version.as_deref().unwrap_or_default();
         let Some(revision) = INITIALIZED.iter().find(|known| **known == found) else {
             let found: String = found.chars().take(40).collect();
             let quoted = format!("it uses revision `{found}`, which is not supported");
             return Err(QuotedSource::new("it uses a revision that is not supported", quoted));
         };
-        Ok(Self { revision, declared: introduction.declared() })
+        Ok(Self { revision, declared: handshake_result.declared() })
     }
 
     /// Parses the result of `server/discover`.
     pub(super) fn from_discover(result: &RawValue) -> Result<Self, QuotedSource> {
-        let introduction = Introduction::read(result)?;
-        if introduction.supported_versions.iter().any(|version| version == PER_REQUEST) {
-            return Ok(Self { revision: PER_REQUEST, declared: introduction.declared() });
+        let handshake_result = HandshakeResult::read(result)?;
+        if handshake_result.supported_versions.iter().any(|version| version == SESSIONLESS_REVISION) {
+            return Ok(Self { revision: SESSIONLESS_REVISION, declared: handshake_result.declared() });
         }
-        let why = format!("it does not support revision {PER_REQUEST}");
+        let why = format!("it does not support revision {SESSIONLESS_REVISION}");
         Err(QuotedSource::new(why.clone(), why))
     }
 
     /// Whether the revision has no sessions.
-    pub(super) fn is_per_request(&self) -> bool {
-        self.revision == PER_REQUEST
+    pub(super) fn is_sessionless(&self) -> bool {
+        self.revision == SESSIONLESS_REVISION
     }
 }
 
-impl Introduction {
+impl HandshakeResult {
     fn read(result: &RawValue) -> Result<Self, QuotedSource> {
         serde_json::from_str(result.get()).map_err(|error| QuotedSource::from_json(&error))
     }
@@ -105,10 +105,10 @@ pub(super) fn initialize() -> Map<String, Value> {
 }
 
 /// Parameters of a request, with `_meta` as the negotiated revision requires.
-pub(super) fn params(outgoing: &McpRequest<'_>, id: u64, is_per_request: bool) -> Map<String, Value> {
+pub(super) fn params(outgoing: &McpRequest<'_>, id: u64, is_sessionless: bool) -> Map<String, Value> {
     let mut meta = Map::new();
-    if is_per_request {
-        meta.insert("io.modelcontextprotocol/protocolVersion".into(), PER_REQUEST.into());
+    if is_sessionless {
+        meta.insert("io.modelcontextprotocol/protocolVersion".into(), SESSIONLESS_REVISION.into());
         meta.insert("io.modelcontextprotocol/clientInfo".into(), client_info());
         meta.insert("io.modelcontextprotocol/clientCapabilities".into(), json!({}));
     }
@@ -144,13 +144,13 @@ mod tests {
     fn a_revision_is_negotiated_or_the_error_names_the_reason() {
         let old = r#"{"protocolVersion":"2024-11-05","capabilities":{"tools":{"listChanged":true}},"serverInfo":{}}"#;
         let agreed = NegotiatedSession::from_initialize(&raw(old)).unwrap();
-        assert_eq!((agreed.revision, agreed.is_per_request()), ("2024-11-05", false));
+        assert_eq!((agreed.revision, agreed.is_sessionless()), ("2024-11-05", false));
         assert_eq!(json!(agreed.declared.changes), json!({ "toolsListChanged": true }));
         let odd = r#"{"protocolVersion":"1.0","capabilities":{"tools":[]}}"#;
         assert!(NegotiatedSession::from_initialize(&raw(odd)).unwrap_err().quoted.contains("`1.0`"));
         let new = r#"{"supportedVersions":["2026-07-28","2027-01-01"],"capabilities":{"tools":{},"prompts":{},"resources":null}}"#;
         let agreed = NegotiatedSession::from_discover(&raw(new)).unwrap();
-        assert!(agreed.is_per_request() && agreed.declared.changes.is_empty());
+        assert!(agreed.is_sessionless() && agreed.declared.changes.is_empty());
         assert!(agreed.declared.prompts && !agreed.declared.resources && !agreed.declared.completions);
         assert!(NegotiatedSession::from_discover(&raw(r#"{"supportedVersions":["2027-01-01"]}"#)).is_err());
         assert!(NegotiatedSession::from_discover(&raw("[]")).is_err());

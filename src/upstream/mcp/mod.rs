@@ -236,7 +236,7 @@ impl McpUpstream {
             Link::Http(link) => {
                 let agreed = link.agreed().await?;
                 // Tools of earlier revisions have no `Mcp-Param-…` headers.
-                let marked = if agreed.is_per_request() { &mut tools } else { &mut McpList::new() };
+                let marked = if agreed.is_sessionless() { &mut tools } else { &mut McpList::new() };
                 link.param_headers.update(self.name(), marked);
                 agreed
             }
@@ -278,7 +278,7 @@ impl McpUpstream {
         let outgoing = McpRequest::new(method, params, Self::PAGE_LIMIT_BYTES);
         let after = Self::START_TIMEOUT + Self::PAGE_TIMEOUT;
         let response = timeout(after, self.request(&outgoing)).await;
-        let response = response.map_err(|_| Failure::Deadline(after))??;
+        let response = response.map_err(|_| Failure::Timeout(after))??;
         if !response.status.is_success() {
             return Err(Failure::NotMcp(format!("its status is {}", response.status).into()));
         }
@@ -361,7 +361,7 @@ impl McpUpstream {
         sent_at: Instant,
     ) -> bool {
         // In earlier revisions the error code may mean anything.
-        if !link.agreed().await.is_ok_and(|agreed| agreed.is_per_request()) {
+        if !link.agreed().await.is_ok_and(|agreed| agreed.is_sessionless()) {
             return false;
         }
         let has_changed = || link.param_headers.schema_of(tool).as_ref() != sent;

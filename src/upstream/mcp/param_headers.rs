@@ -79,7 +79,7 @@ impl ParamHeaders {
         for (suffix, argument) in param_headers(&schema, arguments) {
             let Ok(name) = format!("mcp-param-{suffix}").parse::<HeaderName>() else { continue };
             match argument.and_then(param_header_text) {
-                // Headers beyond the capacity of a header map are left out.
+                // Headers beyond the capacity of a header map are omitted.
                 Some(text) => headers.to_mut().try_insert(name, encode_header_text(&text)).ok().flatten(),
                 // A forwarded header of the client would repeat the arguments of the client's own call, so it
                 // is removed.

@@ -81,7 +81,7 @@ impl ChildLink {
     /// Sends a request and waits for the response.
     pub(super) async fn request(self: &Arc<Self>, outgoing: &McpRequest<'_>) -> UpstreamResult {
         let running = self.running().await?;
-        let text = running.handle.call(outgoing, running.agreed.is_per_request()).await?;
+        let text = running.handle.call(outgoing, running.agreed.is_sessionless()).await?;
         Ok(UpstreamResponse { has_status: false, ..message_response(text) })
     }
 
@@ -131,7 +131,7 @@ impl ChildLink {
     async fn start(&self) -> Result<Running, Failure> {
         let handle = ChildHandle::start(&self.program, self.changed.clone())?;
         let after = McpUpstream::START_TIMEOUT;
-        let agreed = timeout(after, introduce(&handle)).await.map_err(|_| Failure::Deadline(after))??;
+        let agreed = timeout(after, negotiate(&handle)).await.map_err(|_| Failure::Timeout(after))??;
         handle.is_serving.store(true, Ordering::Relaxed);
         info!(upstream = %self.program.name, revision = agreed.revision, "MCP program initialized");
         Ok(Running { handle, agreed, since: Instant::now() })
@@ -162,21 +162,21 @@ impl ChildLink {
 /// Negotiates with `initialize` first, and with `server/discover` only if `initialize` is rejected. The
 /// additional request costs nothing with a local child, and some old servers exit if they receive anything
 /// before `initialize`.
-async fn introduce(handle: &ChildHandle) -> Result<NegotiatedSession, Failure> {
+async fn negotiate(handle: &ChildHandle) -> Result<NegotiatedSession, Failure> {
     let initialize = McpRequest::new("initialize", lifecycle::initialize(), CONTROL_MESSAGE_LIMIT_BYTES);
     let text = handle.call(&initialize, false).await?;
-    let refused = match whole_response(&text)?.outcome() {
+    let rejected = match whole_response(&text)?.outcome() {
         Ok(result) => {
             let agreed = NegotiatedSession::from_initialize(result);
             let agreed = agreed.map_err(|error| Failure::NotMcp(error.into()))?;
             handle.send(jsonrpc::initialized()).await?;
             return Ok(agreed);
         }
-        Err(refused) => QuotedSource::from(refused),
+        Err(rejected) => QuotedSource::from(rejected),
     };
     let discover = McpRequest::new("server/discover", Map::new(), CONTROL_MESSAGE_LIMIT_BYTES);
     let text = handle.call(&discover, true).await?;
-    let discovered = whole_response(&text)?.outcome().map_err(|_| refused);
+    let discovered = whole_response(&text)?.outcome().map_err(|_| rejected);
     discovered.and_then(NegotiatedSession::from_discover).map_err(|error| Failure::NotMcp(error.into()))
 }
 

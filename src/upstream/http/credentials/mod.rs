@@ -173,7 +173,7 @@ impl BearerToken {
 impl AuthSettings {
     /// Secrets in these settings that are sent to the upstream. Tokens from a file or a token server are not
     /// included.
-    pub(super) fn texts(&self) -> Vec<&str> {
+    pub(super) fn secrets(&self) -> Vec<&str> {
         match self {
             Self::Basic(basic) => vec![&*basic.password.0.0],
             Self::Bearer(token) => token.text().into_iter().collect(),
@@ -240,11 +240,11 @@ pub enum CredentialError {
     Unreached(#[source] UpstreamError),
     /// The token server did not respond within this timeout.
     #[error("the token server did not respond within {0:?}")]
-    Deadline(Duration),
+    Timeout(Duration),
     /// The token server rejected the request with this status. The text is the error code (RFC 6749, section
-    /// 5.2), or a note that there is none.
+    /// 5.2), or a note that it is missing or unregistered.
     #[error("the token server rejected the request with status {0} and {1}")]
-    Refused(StatusCode, &'static str),
+    Rejected(StatusCode, &'static str),
     /// The token server sent a success status without a token. The text describes the problem without quoting
     /// the response.
     #[error("the token server responded {0}")]

@@ -163,23 +163,23 @@ pub(super) fn token_cache(settings: &OAuthSettings, upstream: &UpstreamName) -> 
         let server = server.clone();
         Box::pin(async move {
             let response = server.send(&upstream_call).await.map_err(CredentialError::Unreached)?;
-            granted(&response)
+            parse_token_response(&response)
         })
     })
 }
 
 /// Parses the token response. Errors quote only registered error codes, because the response may contain the
 /// token or the client secret.
-fn granted(response: &UpstreamResponse) -> Result<IssuedToken, CredentialError> {
-    let answer: Value = serde_json::from_slice(&response.body).unwrap_or_default();
+fn parse_token_response(response: &UpstreamResponse) -> Result<IssuedToken, CredentialError> {
+    let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
     // Some old token servers report errors with status 200.
-    if !response.status.is_success() || answer.get("error").is_some() {
-        return Err(CredentialError::Refused(response.status, error_code(&answer)));
+    if !response.status.is_success() || body.get("error").is_some() {
+        return Err(CredentialError::Rejected(response.status, error_code(&body)));
     }
-    let is_bearer = answer["token_type"].as_str().is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
-    let token = answer["access_token"].as_str().filter(|_| is_bearer).and_then(BearerToken::new);
+    let is_bearer = body["token_type"].as_str().is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
+    let token = body["access_token"].as_str().filter(|_| is_bearer).and_then(BearerToken::new);
     let token = token.ok_or(CredentialError::NoToken("without a valid bearer token in `access_token`"))?;
-    let lifetime = match &answer["expires_in"] {
+    let lifetime = match &body["expires_in"] {
         Value::Null => Some(DEFAULT_LIFETIME),
         value => seconds(value).filter(|lifetime| !lifetime.is_zero()),
     };
@@ -197,13 +197,13 @@ fn seconds(value: &Value) -> Option<Duration> {
 }
 
 /// The error code of the response, if the code is registered.
-fn error_code(answer: &Value) -> &'static str {
+fn error_code(body: &Value) -> &'static str {
     const KNOWN: &str = "`invalid_request` `invalid_client` `invalid_grant` `unauthorized_client` \
                          `unsupported_grant_type` `invalid_scope` `invalid_target` `access_denied` \
                          `temporarily_unavailable`";
-    let Some(code) = answer.get("error").and_then(Value::as_str) else { return "no error named" };
+    let Some(code) = body.get("error").and_then(Value::as_str) else { return "no error code" };
     let known = KNOWN.split(' ').find(|known| known.trim_matches('`') == code);
-    known.unwrap_or("an error that is not of RFC 6749")
+    known.unwrap_or("an unregistered error code")
 }
 
 #[cfg(test)]
@@ -245,8 +245,8 @@ mod tests {
     fn check(status: u16, body: &str, expected: Result<u64, &str>) {
         let status = StatusCode::from_u16(status).unwrap();
         let response = UpstreamResponse::new(status, HeaderMap::new(), body.to_owned().into());
-        match (granted(&response), expected) {
-            (Ok(granted), Ok(seconds)) => assert_eq!(granted.lifetime, Duration::from_secs(seconds)),
+        match (parse_token_response(&response), expected) {
+            (Ok(issued), Ok(seconds)) => assert_eq!(issued.lifetime, Duration::from_secs(seconds)),
             (Err(error), Err(words)) => {
                 let text = error.to_string();
                 assert!(text.contains(words) && !text.contains("s3cr3t"), "{text}");
@@ -267,8 +267,8 @@ mod tests {
     #[test]
     fn an_invalid_token_is_an_error_that_does_not_quote_it() {
         check(401, r#"{"error": "invalid_client", "error_description": "s3cr3t"}"#, Err("`invalid_client`"));
-        check(400, r#"{"error": "s3cr3t"}"#, Err("status 400 Bad Request and an error that is not"));
-        check(500, "s3cr3t", Err("no error named"));
+        check(400, r#"{"error": "s3cr3t"}"#, Err("status 400 Bad Request and an unregistered"));
+        check(500, "s3cr3t", Err("no error code"));
         check(200, r#"{"error": "invalid_scope"}"#, Err("`invalid_scope`"));
         check(200, "s3cr3t", Err("without a valid bearer token"));
         check(200, r#"{"token": "s3cr3t"}"#, Err("without a valid bearer token"));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_without_a_host_is_none() {
+    fn a_url_without_a_host_is_rejected() {
         for text in
             ["/token", "login.test", "unix:/run/x", "ftp://login.test/", "https://me:s3cr3t@login.test/"]
         {

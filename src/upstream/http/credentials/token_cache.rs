@@ -89,8 +89,8 @@ impl TokenCache {
             let mut state = self.state.lock();
             let now = Instant::now();
             if let Some(cached) = state.cached.as_ref().filter(|cached| now < cached.sent_until) {
-                let (credential, renewed) = (cached.credential.clone(), now >= cached.renewed_from);
-                if renewed {
+                let (credential, is_renewal_due) = (cached.credential.clone(), now >= cached.renewed_from);
+                if is_renewal_due {
                     // While the cached token is valid, no call waits for the next token or fails without it.
                     let _ = self.request_token(&mut state, context);
                 }
@@ -112,13 +112,13 @@ impl TokenCache {
     /// `None` if the next token is the same, or the rejected token is new and was never accepted.
     pub(in crate::upstream::http) async fn replace_rejected(
         self: &Arc<Self>,
-        refused: &Credential,
+        rejected: &Credential,
         context: &CallContext,
     ) -> Result<Option<Credential>, Arc<CredentialError>> {
         {
             let mut state = self.state.lock();
             if let Some(cached) = &state.cached
-                && cached.credential.value == refused.value
+                && cached.credential.value == rejected.value
             {
                 if !cached.accepted && cached.since.elapsed() < MIN_REPLACED_AGE {
                     return Ok(None);
@@ -127,7 +127,7 @@ impl TokenCache {
             }
         }
         let next = self.credential(context).await?;
-        Ok((next.value != refused.value).then_some(next))
+        Ok((next.value != rejected.value).then_some(next))
     }
 
     /// Returns the token request in flight, or starts one unless the backoff forbids it. The request
@@ -147,7 +147,7 @@ impl TokenCache {
         let (cache, request, context) = (self.clone(), (self.new_request.0)(), context.clone());
         let in_flight = SharedTask::spawn(async move {
             let issued = timeout(REQUEST_TIMEOUT, request).await;
-            let issued = issued.unwrap_or(Err(CredentialError::Deadline(REQUEST_TIMEOUT)));
+            let issued = issued.unwrap_or(Err(CredentialError::Timeout(REQUEST_TIMEOUT)));
             cache.record_outcome(issued, now, &context)
         });
         state.in_flight = Some(in_flight.clone());
@@ -222,8 +222,8 @@ fn read_token(path: &Path) -> Result<IssuedToken, CredentialError> {
     }
     let bytes = source_text::read_file(path, FILE_LIMIT_BYTES as u64).map_err(|error| invalid(&error))?;
     let token = str::from_utf8(&bytes).ok().and_then(|text| BearerToken::new(text.trim()));
-    let is_none = "has no token: it is empty, or contains white space or invalid characters";
-    Ok(IssuedToken { token: token.ok_or_else(|| invalid(is_none))?, lifetime: FILE_LIFETIME })
+    let no_token = "has no token: it is empty, or contains white space or invalid characters";
+    Ok(IssuedToken { token: token.ok_or_else(|| invalid(no_token))?, lifetime: FILE_LIFETIME })
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ impl Endpoint {
     }
 
     /// Whether requests may be sent to the endpoint: it is neither ejected nor unhealthy.
-    pub(super) fn is_open(&self, now: Instant) -> bool {
+    pub(super) fn is_available(&self, now: Instant) -> bool {
         match self.condition.lock().state(now) {
             EndpointState::Healthy | EndpointState::Probing => true,
             EndpointState::Ejected { .. } | EndpointState::Unhealthy => false,
@@ -100,8 +100,9 @@ impl Endpoint {
 #[derive(Debug)]
 pub(in crate::upstream::http) struct InFlightRequest {
     pub(in crate::upstream::http) endpoint: Arc<Endpoint>,
-    /// Call that the request is for, and the endpoints that the call was sent to.
+    /// Context of the call that the request is for.
     pub(in crate::upstream::http) context: CallContext,
+    /// Endpoints that the call was sent to.
     pub(super) tried: AttemptedEndpoints,
     pub(super) deadline: Instant,
     /// Whether there was no other endpoint to choose from.

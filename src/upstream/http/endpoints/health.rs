@@ -61,10 +61,10 @@ impl Setting for PathAndQuery {
 
 impl Endpoints {
     /// Starts the health checks, if they are configured and there is a runtime.
-    pub(super) fn check_health(self: Arc<Self>) {
+    pub(super) fn start_health_checks(self: Arc<Self>) {
         if let (Some(settings), Ok(runtime)) = (self.settings.health_check.clone(), Handle::try_current()) {
-            let checking = runtime.spawn(check_all(Arc::downgrade(&self), settings));
-            let _ = self.checking.set(AbortOnDropHandle::new(checking));
+            let health_checks = runtime.spawn(check_all(Arc::downgrade(&self), settings));
+            let _ = self.health_checks.set(AbortOnDropHandle::new(health_checks));
         }
     }
 }

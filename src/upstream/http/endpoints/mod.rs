@@ -37,9 +37,9 @@ pub const ADDRESS_LIMIT: usize = 64;
 pub(super) struct Endpoints {
     settings: Arc<HttpSettings>,
     current: ArcSwap<Vec<Entry>>,
-    /// DNS state. `None` if no address has a host name.
-    names: Option<resolve::DnsCache>,
-    checking: OnceLock<AbortOnDropHandle<()>>,
+    /// `None` if no address has a host name.
+    dns: Option<resolve::DnsCache>,
+    health_checks: OnceLock<AbortOnDropHandle<()>>,
     /// Callback for each successful health check.
     pub(super) when_healthy: OnceLock<Hidden<Box<dyn Fn() + Send + Sync>>>,
 }
@@ -61,12 +61,12 @@ impl Endpoints {
         let known = known.map(|address| Entry { endpoint: endpoint(address), last_resort: false });
         let endpoints = Arc::new(Self {
             current: ArcSwap::from_pointee(known.collect()),
-            names: has_names.then(|| resolve::DnsCache::new(lookup)),
+            dns: has_names.then(|| resolve::DnsCache::new(lookup)),
             settings,
-            checking: OnceLock::new(),
+            health_checks: OnceLock::new(),
             when_healthy: OnceLock::new(),
         });
-        endpoints.clone().check_health();
+        endpoints.clone().start_health_checks();
         endpoints
     }
 
@@ -136,9 +136,9 @@ struct Rank {
     is_last_resort: bool,
 }
 
-/// Selects an endpoint of the best rank. `None` if `fits` rejects that rank. The load balancing policy is the
-/// "power of two choices": of two random endpoints, the one with fewer requests is selected. The load is nearly
-/// as even as with the least loaded endpoint, and simultaneous requests do not all choose the same endpoint.
+/// Selects an endpoint of the best rank. `None` if `fits` rejects that rank. Load balancing is "power of two
+/// choices": of two random endpoints, the one with fewer requests is selected. The load is nearly as even as
+/// with the least loaded endpoint, and simultaneous requests do not all choose the same endpoint.
 fn pick(
     endpoints: &[Entry],
     tried: &AttemptedEndpoints,
@@ -149,7 +149,7 @@ fn pick(
     }
     let now = Instant::now();
     let ranked = endpoints.iter().map(|Entry { endpoint, last_resort }| {
-        let (is_ejected, is_tried) = (!endpoint.is_open(now), tried.has(endpoint.id));
+        let (is_ejected, is_tried) = (!endpoint.is_available(now), tried.has(endpoint.id));
         (Rank { is_ejected, is_tried, is_last_resort: *last_resort }, endpoint)
     });
     let mut ranked: Vec<_> = ranked.collect();

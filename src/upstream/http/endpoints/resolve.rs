@@ -14,7 +14,7 @@ use crate::upstream::Failure;
 /// with the same error.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
 
-const NO_ADDRESS: &str = "the name has no address";
+const NO_ADDRESS: &str = "the host name has no IP address";
 
 /// Resolver of a host and port to IP addresses.
 #[derive(Debug, Clone)]
@@ -39,15 +39,15 @@ impl Lookup {
 #[derive(Debug)]
 pub(super) struct DnsCache {
     lookup: Lookup,
-    /// Permits one DNS lookup at a time.
-    turn: tokio::sync::Mutex<()>,
+    /// Held during a DNS lookup, so that only one runs.
+    lookup_lock: tokio::sync::Mutex<()>,
     /// Time of the last DNS lookup, and its error.
     last: Mutex<Option<(Instant, Option<String>)>>,
 }
 
 impl DnsCache {
     pub(super) fn new(lookup: Lookup) -> Self {
-        Self { lookup, turn: tokio::sync::Mutex::default(), last: Mutex::default() }
+        Self { lookup, lookup_lock: tokio::sync::Mutex::default(), last: Mutex::default() }
     }
 
     /// Records that a DNS lookup ended now.
@@ -61,12 +61,12 @@ impl Endpoints {
     /// request waits for a lookup only if no address is known, or if the addresses are older than twice the
     /// interval.
     pub(super) async fn known(self: &Arc<Self>) -> Result<Arc<Vec<Entry>>, Failure> {
-        let Some(names) = &self.names else { return Ok(self.current.load_full()) };
+        let Some(dns) = &self.dns else { return Ok(self.current.load_full()) };
         let refresh = self.settings.dns_refresh_interval;
         let known = self.current.load_full();
-        let age = names.last.lock().as_ref().map(|(at, _)| at.elapsed()).filter(|_| !known.is_empty());
+        let age = dns.last.lock().as_ref().map(|(at, _)| at.elapsed()).filter(|_| !known.is_empty());
         if let Some(age) = age.filter(|age| *age < 2 * refresh) {
-            if age >= refresh && names.turn.try_lock().is_ok() {
+            if age >= refresh && dns.lookup_lock.try_lock().is_ok() {
                 let endpoints = self.clone();
                 tokio::spawn(async move { endpoints.look_up().await });
             }
@@ -79,22 +79,22 @@ impl Endpoints {
             if found.is_err() {
                 // The known addresses are used until the next interval. Otherwise every request would wait
                 // for the lookup.
-                names.record_lookup(Some("no response in time".to_owned()));
+                dns.record_lookup(Some("no response in time".to_owned()));
             }
             return Ok(known);
         }
-        found.map_err(|_| Failure::ConnectDeadline(after))?;
-        let error = names.last.lock().clone().and_then(|(_, error)| error);
+        found.map_err(|_| Failure::ConnectTimeout(after))?;
+        let error = dns.last.lock().clone().and_then(|(_, error)| error);
         let error = error.unwrap_or_else(|| NO_ADDRESS.to_owned());
         Err(Failure::Connect(io::Error::other(error).into()))
     }
 
     /// Resolves every host name, unless another request has done so meanwhile.
     async fn look_up(&self) {
-        let Some(names) = &self.names else { return };
+        let Some(dns) = &self.dns else { return };
         let called_at = Instant::now();
-        let _turn = names.turn.lock().await;
-        let last_at = names.last.lock().as_ref().map(|(at, _)| *at);
+        let _lookup_lock = dns.lookup_lock.lock().await;
+        let last_at = dns.last.lock().as_ref().map(|(at, _)| *at);
         let is_fresh =
             |at: Instant| at >= called_at || (self.current.load().is_empty() && at.elapsed() < FAILURE_TTL);
         if last_at.is_some_and(is_fresh) {
@@ -103,19 +103,20 @@ impl Endpoints {
         let (mut entries, mut failed) = (Vec::new(), None);
         let before = self.current.load_full();
         for address in self.settings.addresses() {
-            let here = before.iter().filter(|entry| entry.endpoint.connections.address == *address);
+            let same_address = before.iter().filter(|entry| entry.endpoint.connections.address == *address);
             let Some((host, port)) = address.name() else {
-                entries.extend(here.cloned());
+                entries.extend(same_address.cloned());
                 continue;
             };
-            match names.lookup.addresses(host, port).await {
+            match dns.lookup.addresses(host, port).await {
                 Ok(found) if !found.is_empty() => {
                     // The system returns first the address family that it reaches best. Addresses of the
                     // other family are a last resort.
                     let is_first = |at: &SocketAddr| at.is_ipv4() == found[0].is_ipv4();
                     // Two equal lines of `/etc/hosts` return an address twice.
                     for (_, at) in found.iter().enumerate().filter(|(nth, at)| !found[..*nth].contains(at)) {
-                        let known = here.clone().find(|entry| entry.endpoint.connections.at == Some(*at));
+                        let known =
+                            same_address.clone().find(|entry| entry.endpoint.connections.at == Some(*at));
                         let endpoint = known.map_or_else(
                             || Endpoint::new(&self.settings, address, Some(*at)),
                             |entry| entry.endpoint.clone(),
@@ -132,7 +133,7 @@ impl Endpoints {
                     warn!(upstream = %self.settings.name, name = host, error = why, "DNS lookup failed");
                     failed = Some(why);
                     // After a failed DNS lookup, the last known addresses are used.
-                    entries.extend(here.cloned());
+                    entries.extend(same_address.cloned());
                 }
             }
         }
@@ -143,6 +144,6 @@ impl Endpoints {
             info!(upstream = %self.settings.name, addresses = count, "DNS addresses changed");
         }
         self.current.store(Arc::new(entries));
-        names.record_lookup(failed);
+        dns.record_lookup(failed);
     }
 }
