@@ -207,14 +207,14 @@ impl Snapshot {
         let work = move |stop: &WorkBudget| {
             let (args, headers) = (&Value::Object(arguments.given.clone()), &Value::Object(Map::new()));
             let (input_responses, captures, stop) = (&Value::Null, &[], Some(stop));
-            let names = JqNames {
+            let names = JqVariables {
                 args,
                 input_responses,
                 status: 200,
                 exit: None,
                 headers,
                 captures,
-                most_values,
+                max_values,
                 stop,
             };
             filter.apply(&structured_or_lines(&result), names).map_err(|error| format!("`values` {error}"))

@@ -136,7 +136,8 @@ impl TranslationRun<'_> {
             }
         });
         let context = TemplateContext { view, captures, value, structured: structured.as_ref() };
-        let names = TemplateValue::from_pairs(context.names(&self.translator.redaction, rule.templates()));
+        let names =
+            TemplateValue::from_pairs(context.variables(&self.translator.redaction, rule.templates()));
         let budget = TemplateBudget::new(view.input.stop);
         let code = rule.code.as_ref().map_or(Ok(Value::Null), |code| code.render(&names, &budget));
         let code = code.unwrap_or_else(|error| {

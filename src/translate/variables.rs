@@ -147,7 +147,7 @@ impl SamplingRequestTemplate {
     /// [`Self::LIMIT_BYTES`].
     pub fn render(
         &self,
-        names: &TemplateValue,
+        variables: &TemplateValue,
         stop: Option<&WorkBudget>,
     ) -> Result<SamplingRequest, TemplateError> {
         let budget = TemplateBudget::new(stop);

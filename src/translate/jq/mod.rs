@@ -231,7 +231,7 @@ impl Jq {
             let raised = budget.raised.take().filter(|raised| Error::new(raised.clone()) == error);
             let raised = raised.and_then(|raised| from_jq(&raised, 0, &mut { names.max_values }).ok());
             let what = if raised.is_some() { "raised an error" } else { "failed on this input" };
-            JqError { detail: Some(detail.into()), is_detail_cut, raised, ..JqError::new(what) }
+            JqError { detail: Some(detail), is_detail_cut, raised, ..JqError::new(what) }
         })?;
         if more.is_some() {
             return Err(JqError::new("returned more than one value; wrap it in `[…]` for an array"));
@@ -250,15 +250,15 @@ impl Jq {
     pub fn is_true_before_request(&self, args: &Value, input_responses: &Value) -> bool {
         // Such conditions run on threads that also serve other calls.
         let stop = &WorkBudget::with_steps(PRE_REQUEST_STEP_LIMIT);
-        let (headers, most_values, stop) = (&Value::Null, TranslationLimits::default().values, Some(stop));
-        let names = JqNames {
+        let (headers, max_values, stop) = (&Value::Null, TranslationLimits::default().values, Some(stop));
+        let names = JqVariables {
             args,
             input_responses,
             status: 0,
             exit: None,
             headers,
             captures: &[],
-            most_values,
+            max_values,
             stop,
         };
         self.condition(args, names).unwrap_or(true)
@@ -346,12 +346,12 @@ fn load_message(source: &str, errors: load::Errors<&str, ()>) -> String {
 const DETAIL_BYTES: usize = 300;
 
 /// Error message of the engine, and whether it is truncated.
-fn brief(error: &Error) -> (String, bool) {
+fn brief(error: &Error) -> (Box<str>, bool) {
     let mut writer = LimitedWriter::new(DETAIL_BYTES);
     // An error only means that the message is longer.
     let _ = write!(writer, "{error}");
     let text = String::from_utf8_lossy(&writer.written);
-    (text.trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned(), writer.is_over)
+    (text.trim_end_matches(char::REPLACEMENT_CHARACTER).into(), writer.is_over)
 }
 
 /// Converts a JSON value to the engine's type.
