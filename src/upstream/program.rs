@@ -6,6 +6,7 @@ use std::{
     os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::{ExitStatus, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
@@ -222,7 +223,7 @@ pub(super) async fn run_program(
     let context = &upstream_call.context;
     context.request_sent();
     let (mut account, mut output) = (upstream_call.account(limit_bytes), BytesMut::new());
-    let error_output = Mutex::new(Vec::new());
+    let (error_output, waits_for_memory) = (Mutex::new(Vec::new()), AtomicBool::new(false));
     let killed = OnDrop::new(|| {
         let error_output = error_output.lock();
         let stderr = String::from_utf8_lossy(&error_output);
@@ -235,7 +236,8 @@ pub(super) async fn run_program(
     let status = {
         let streams = async {
             let errors = async { read_tail(stderr, &error_output).await.map_err(broken) };
-            let output = read(stdout, &mut output, limit_bytes, upstream_call, &mut account);
+            let output =
+                read(stdout, &mut output, limit_bytes, upstream_call, &mut account, &waits_for_memory);
             let ((), (), ()) = tokio::try_join!(feed(stdin, input), output, errors)?;
             Ok(())
         };
@@ -248,9 +250,14 @@ pub(super) async fn run_program(
             }
             status = group.wait() => {
                 let status = status.map_err(broken)?;
-                // Orphaned processes may still write, or only hold the pipes open.
-                if let Ok(streamed) = timeout(ORPHAN_TIMEOUT, &mut streams).await {
-                    streamed?;
+                // Orphaned processes may still write, or only hold the pipes open. While the output waits for
+                // memory, the rest of it is still in the pipe.
+                loop {
+                    match timeout(ORPHAN_TIMEOUT, &mut streams).await {
+                        Ok(streamed) => break streamed?,
+                        Err(_) if waits_for_memory.load(Ordering::Relaxed) => {}
+                        Err(_) => break,
+                    }
                 }
                 status
             }
@@ -281,6 +288,7 @@ async fn read(
     limit_bytes: usize,
     upstream_call: &UpstreamCall,
     account: &mut BodyAccount,
+    waits_for_memory: &AtomicBool,
 ) -> Result<(), Failure> {
     loop {
         output.reserve(CHUNK_BYTES.min(limit_bytes.saturating_sub(output.len()) + 1));
@@ -290,7 +298,9 @@ async fn read(
         if output.len() > limit_bytes {
             return Err(Failure::TooLong(upstream_call.response_limit_bytes));
         }
+        waits_for_memory.store(true, Ordering::Relaxed);
         account.grow(output.len()).await?;
+        waits_for_memory.store(false, Ordering::Relaxed);
         if let Some(progress) = &upstream_call.progress {
             progress.send(ProgressEvent::Received { bytes: output.len() as u64, of: None });
         }
@@ -316,5 +326,46 @@ fn end_of(status: ExitStatus) -> ProgramEnd {
     match status.signal() {
         Some(number) => ProgramEnd::Signal(number),
         None => ProgramEnd::Code(status.code().unwrap_or(-1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::route::{HttpRequest, PathBase};
+    use crate::upstream::{BodyCharge, Deadline, UpstreamBuffer};
+
+    #[tokio::test]
+    async fn output_that_waits_for_memory_is_not_truncated() {
+        const LIMIT_BYTES: usize = 1 << 20;
+        // More than one read, but the rest fits into the pipe, so the program exits before its output is read.
+        const OUTPUT_BYTES: usize = 80_000;
+        let program = Program {
+            name: "old".parse().unwrap(),
+            path: "/bin/sh".into(),
+            arg0: "sh".to_owned(),
+            arguments: vec!["-c".to_owned(), format!("head -c {OUTPUT_BYTES} /dev/zero")],
+            working_directory: "/".into(),
+            environment: vec![("PATH".to_owned(), Program::PATH_DEFAULT.to_owned())],
+            secrets: Vec::new(),
+        };
+        let buffer = UpstreamBuffer::new(LIMIT_BYTES);
+        buffer.charge(LIMIT_BYTES);
+        let request = HttpRequest::get(PathBase::UpstreamUrl, "/".parse().unwrap());
+        let deadline = Deadline::after(Duration::from_secs(60));
+        let upstream_call = UpstreamCall {
+            charge: Some(BodyCharge { buffer: buffer.clone(), factor: 1 }),
+            ..UpstreamCall::new(request.into(), LIMIT_BYTES, deadline, true)
+        };
+        let freed = async {
+            sleep(3 * ORPHAN_TIMEOUT).await;
+            buffer.discharge(LIMIT_BYTES);
+        };
+        let input = Bytes::new();
+        let running = run_program(&program, &[], &[], &input, LIMIT_BYTES, &upstream_call);
+        let (ran, ()) = tokio::join!(running, freed);
+        assert_eq!(ran.unwrap().0.len(), OUTPUT_BYTES);
     }
 }
