@@ -109,7 +109,8 @@ impl HttpLink {
     /// Sends a request and waits for its response. If the server has forgotten the session, opens a new
     /// session and repeats the request once.
     pub(super) async fn request(self: &Arc<Self>, outgoing: &McpRequest<'_>) -> UpstreamResult {
-        for is_repeated in [false, true] {
+        let mut is_repeated = false;
+        loop {
             let session = match self.session().await {
                 Ok(session) => session,
                 Err(SessionFailure::Other(failure)) => return Err(failure),
@@ -125,16 +126,15 @@ impl HttpLink {
                 // The server may not know the session: for an unknown session, servers of legacy revisions
                 // respond 404, and many respond 400.
                 UpstreamResponse { status: StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST, .. }
-                    if session.id.is_some() => {}
+                    if session.id.is_some() && !is_repeated => {}
+                // In a new session, the status is about the request itself.
                 response => return Ok(response),
             }
-            if !is_repeated {
-                info!(upstream = %self.http.name(), "MCP session lost, opening another");
-                // Another call may have opened a new session already, which stays.
-                self.session.lock().await.take_if(|open| Arc::ptr_eq(open, &session));
-            }
+            info!(upstream = %self.http.name(), "MCP session lost, opening another");
+            // Another call may have opened a new session already, which stays.
+            self.session.lock().await.take_if(|open| Arc::ptr_eq(open, &session));
+            is_repeated = true;
         }
-        Err(Failure::NotMcp("it forgets every session immediately".into()))
     }
 
     /// Sends a request in a session. Cancels the request if the future is dropped before the response. In
@@ -439,5 +439,54 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
         // Notifications may have been missed while the stream was closed, so the lists are read again.
         let Some(link) = link.upgrade() else { return };
         link.changed.send_replace(());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    /// Response of a server with sessions that rejects every request in a session with status 400.
+    fn respond(request: &str) -> String {
+        let (head, body) = request.split_once("\r\n\r\n").unwrap_or_default();
+        let message: Value = serde_json::from_str(body).unwrap_or_default();
+        let result = serde_json::json!({ "protocolVersion": "2025-06-18", "capabilities": {} });
+        let (status, body) = match message["method"].as_str() {
+            Some("initialize") => (
+                "200 OK",
+                serde_json::json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }).to_string(),
+            ),
+            Some(jsonrpc::INITIALIZED) => ("202 Accepted", String::new()),
+            _ if head.contains("mcp-session-id") => ("400 Bad Request", "unknown unit".to_owned()),
+            _ => ("400 Bad Request", String::new()),
+        };
+        format!(
+            "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nMcp-Session-Id: a\r\n\
+             Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_rejected_in_a_new_session_has_its_own_response() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}/mcp", listener.local_addr().unwrap()).parse().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut buffer = [0; 8192];
+                let count = stream.read(&mut buffer).await.unwrap();
+                let response = respond(&String::from_utf8_lossy(&buffer[..count]));
+                stream.write_all(response.as_bytes()).await.unwrap();
+            }
+        });
+        let settings = HttpSettings::new("old".parse().unwrap(), address);
+        let link = HttpLink::new(settings, watch::Sender::new(()));
+        let response = link.request(&McpRequest::new("tools/call", Map::new(), 1000)).await.unwrap();
+        assert_eq!((response.status, &response.body[..]), (StatusCode::BAD_REQUEST, &b"unknown unit"[..]));
     }
 }
