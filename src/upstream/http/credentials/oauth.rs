@@ -173,7 +173,7 @@ pub(super) fn token_cache(settings: &OAuthSettings, upstream: &UpstreamName) -> 
 fn parse_token_response(response: &UpstreamResponse) -> Result<IssuedToken, CredentialError> {
     let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
     // Some old token servers report errors with status 200.
-    if !response.status.is_success() || body.get("error").is_some() {
+    if !response.status.is_success() || !body["error"].is_null() {
         return Err(CredentialError::Rejected(response.status, error_code(&body)));
     }
     let is_bearer = body["token_type"].as_str().is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
@@ -261,6 +261,7 @@ mod tests {
         check(200, r#"{"access_token": "s3cr3t", "token_type": "bearer", "expires_in": 3600}"#, Ok(3600));
         check(200, r#"{"access_token": "s3cr3t", "expires_in": "3599"}"#, Ok(3599));
         check(200, r#"{"access_token": "s3cr3t"}"#, Ok(300));
+        check(200, r#"{"access_token": "s3cr3t", "error": null}"#, Ok(300));
         check(200, r#"{"access_token": "s3cr3t", "expires_in": 1e300}"#, Ok(24 * 3600));
     }
 
