@@ -7,7 +7,7 @@ use std::{
 
 use futures_util::future::join_all;
 use http::uri::PathAndQuery;
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use settings_derive::Section;
 use tokio::{
     runtime::Handle,
@@ -26,7 +26,8 @@ use crate::upstream::http::client::request_to;
 use crate::upstream::http::connection::{BoxError, full_body};
 use crate::upstream::http::pool::ConnectionPool;
 
-/// Maximum length of a response body that is read so that the connection can be reused, in bytes.
+/// Maximum length of a response body that is read so that the connection can be reused, in bytes. After a
+/// longer body, the connection closes.
 const BODY_LIMIT_BYTES: usize = 64 << 10;
 
 /// Settings of active health checks.
@@ -100,7 +101,12 @@ async fn check(endpoint: &Endpoint, path: &PathAndQuery) -> Result<(), BoxError>
     let response = endpoint.connections.send(request.map(full_body), &CallContext::default()).await;
     let response = response.map_err(|(failure, _)| named(failure))?;
     let status = response.status();
-    Limited::new(response.into_body(), BODY_LIMIT_BYTES).collect().await?;
+    let body = Limited::new(response.into_body(), BODY_LIMIT_BYTES).collect().await;
+    if let Err(error) = body
+        && !error.is::<LengthLimitError>()
+    {
+        return Err(error);
+    }
     if status.is_success() { Ok(()) } else { Err(format!("it responded with status {status}").into()) }
 }
 

@@ -362,3 +362,29 @@ async fn a_hanging_lookup_of_one_name_does_not_affect_another_name() {
         assert_eq!(lookups(&upstream).await.unwrap(), "a", "{first}");
     }
 }
+
+#[tokio::test]
+async fn a_long_response_to_a_health_check_is_a_success() {
+    const BODY_BYTES: usize = 1 << 20;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 4096]).await;
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
+            let _ = stream.write_all(&[head.as_bytes(), &vec![b'x'; BODY_BYTES]].concat()).await;
+        }
+    });
+    let health_check = HealthCheckSettings {
+        path: PathAndQuery::from_static("/"),
+        interval: Duration::from_millis(100),
+        timeout: Duration::from_secs(2),
+        unhealthy_threshold: 1,
+    };
+    let settings = HttpSettings::new("old".parse().unwrap(), address);
+    let upstream = HttpUpstream::new(HttpSettings { health_check: Some(health_check), ..settings });
+    let (healthy, mut checked) = watch::channel(false);
+    upstream.when_healthy(move || healthy.send_modify(|is_healthy| *is_healthy = true));
+    let checked = tokio::time::timeout(Duration::from_secs(5), checked.wait_for(|is_healthy| *is_healthy));
+    checked.await.expect("a check succeeds").unwrap();
+}
