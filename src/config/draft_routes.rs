@@ -4,9 +4,9 @@
 //! A draft uses no environment variables and reads no files. The only files that a route can refer to are
 //! recorded responses of its tests, and the parser rejects them in a text that is not a file.
 
-use super::file::HIDDEN;
 use super::request::Upstreams;
 use super::routes::{self, RouteContext, RouteSettings};
+use super::secret_masking::{self, HIDDEN};
 use super::{CompiledRoute, Importer, file, yaml};
 use crate::route::UpstreamName;
 use crate::settings::{
@@ -63,7 +63,7 @@ impl Importer {
         let wanted = |entry: &&Entry| entry.key.text != "tests";
         let kept: Vec<Entry> = entries.iter().filter(wanted).cloned().collect();
         let kept = Node::new(Kind::Map(kept), trees.root.span);
-        let shown = file::shown(&kept);
+        let shown = secret_masking::shown(&kept);
         let source = source_lines(&self.files, entries)
             .filter(|text| yaml::read(NAME, text).is_ok_and(|value| value == shown));
         source.or_else(|| {

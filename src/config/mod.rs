@@ -3,7 +3,7 @@
 //! Files:
 //!
 //! - `folder`: finds and reads the files, and detects changes.
-//! - `file`: parses one file, marks its secrets, and converts it to JSON without them.
+//! - `file`: parses one file. `secret_masking`: marks its secrets, and converts it to JSON without them.
 //! - `section`: helpers for parsing sections.
 //!
 //! Compilation:
@@ -53,6 +53,7 @@ mod route_tests;
 mod routes;
 mod rules;
 mod schemas;
+mod secret_masking;
 mod section;
 mod server;
 mod telemetry;

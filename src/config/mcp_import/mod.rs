@@ -22,7 +22,7 @@ use super::request::{Upstreams, upstream_names};
 use super::routes::RouteContext;
 use super::rules::RuleSets;
 use super::section::plain_context;
-use super::{CompiledRoute, ParsedUpstream, ToolRules, compile, file, routes, trees};
+use super::{CompiledRoute, ParsedUpstream, ToolRules, compile, file, routes, secret_masking, trees};
 use crate::route::UpstreamName;
 use crate::settings::suggest::nearest;
 use crate::settings::{Entry, Files, Kind, Node, Report, read_section};
@@ -130,7 +130,7 @@ impl Importer {
 
     /// Returns the configuration as JSON with masked secrets, for operators.
     pub fn to_masked_json(&self) -> Value {
-        file::shown(&self.trees().root)
+        secret_masking::shown(&self.trees().root)
     }
 
     /// Parses the files again. No errors occur, because the files were valid when they were loaded.

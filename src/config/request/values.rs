@@ -6,7 +6,7 @@ use http::HeaderName;
 use regex::Regex;
 
 use super::BodySettings;
-use crate::config::file::HIDDEN;
+use crate::config::secret_masking::HIDDEN;
 use crate::config::section::{ReadElsewhere, is_template};
 use crate::config::upstreams::header_name;
 use crate::route::{
