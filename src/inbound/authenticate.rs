@@ -1,9 +1,8 @@
 //! Identification of the client of a request, and reauthorization of open streams.
 //!
-//! An `AuthenticatedClient` comes from `Authenticator::identify`, from the encrypted identity that another replica
-//! forwards,
-//! or from `AuthenticatedClient::local`; no API calls a tool without one. Open streams are authorized again
-//! when the credential expires, when the configured clients change, and every minute.
+//! An `AuthenticatedClient` comes from `Authenticator::identify`, from the encrypted identity that another
+//! replica forwards, or from `AuthenticatedClient::local`; no API calls a tool without one. Open streams are
+//! authorized again when the credential expires, when the configured clients change, and every minute.
 
 use std::{
     future::Future,

@@ -26,8 +26,8 @@ impl CrossOriginPage {
         response
     }
 
-    /// Responds to `OPTIONS`: to a CORS preflight request, and to any other. `methods` is a list such as `POST,
-    /// OPTIONS`.
+    /// Responds to `OPTIONS`: to a CORS preflight request, and to any other. `methods` is a list such as
+    /// `POST, OPTIONS`.
     pub fn options(&self, request: &HeaderMap, methods: &str) -> Response<Body> {
         let mut response = StatusCode::NO_CONTENT.into_response();
         let headers = response.headers_mut();

@@ -350,7 +350,8 @@ impl Filter {
                         Rejection::new(StatusCode::BAD_REQUEST, "body_cut_off", text)
                     }
                 })?;
-                // `data` may be a body that was read before. It is dropped here, so that it is not counted twice.
+                // `data` may be a body that was read before. It is dropped here, so that it is not counted
+                // twice.
                 if let Ok(data) = frame.into_data() {
                     whole.bytes.extend_from_slice(&data);
                 }

@@ -317,7 +317,7 @@ const OVERLONG: [(&[u8], u8); 6] = [
     (&[0xe0, 0x81, 0x9c], b'\\'),
 ];
 
-/// Path traversal: whether a path is a path traversal: a server may resolve it to a parent of the base path, or truncate it.
+/// Whether a path is a path traversal: a server may resolve it to a parent of the base path, or truncate it.
 ///
 /// `..%2Fx` is one segment by RFC 3986, section 2.2, but nginx and others decode it before they check for
 /// `..`. The path is therefore checked in every way in which servers read it: decoded repeatedly, split at

@@ -199,8 +199,8 @@ impl FieldWriter<'_> {
     }
 }
 
-/// Whether a value is one quoted string, as `{:?}` formats it. Otherwise, a quote inside would end it, and the
-/// rest would look like further fields.
+/// Whether a value is one quoted string, as `{:?}` formats it. Otherwise, a quote inside would end it, and
+/// the rest would look like further fields.
 fn is_quoted(value: &str) -> bool {
     let inside = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     let unescaped = inside.map(|inside| inside.replace(r"\\", "").replace(r#"\""#, ""));

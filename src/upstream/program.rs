@@ -340,7 +340,8 @@ mod tests {
     #[tokio::test]
     async fn output_that_waits_for_memory_is_not_truncated() {
         const LIMIT_BYTES: usize = 1 << 20;
-        // More than one read, but the rest fits into the pipe, so the program exits before its output is read.
+        // More than one read, but the rest fits into the pipe, so the program exits before its output is
+        // read.
         const OUTPUT_BYTES: usize = 80_000;
         let program = Program {
             name: "old".parse().unwrap(),

@@ -1,5 +1,5 @@
-//! The book in `config/book` and the README: what they show is what happens. Results on pages of the reference
-//! are checked by `pages`.
+//! The book in `config/book` and the README: what they show is what happens. Results on pages of the
+//! reference are checked by `pages`.
 //!
 //! A `yaml` block with `upstreams:` is a whole file, which loads without a warning and whose `tests` pass.
 //! Any other `yaml` block is the `response` of a route. An `http` block is a response of the upstream, and a
@@ -461,8 +461,8 @@ mod tutorials {
     }
 }
 
-/// How-to guides: their commands are run in an empty folder with the files that a reader of the guide has. Every
-/// `sh` block is run, or is in the table with the reason why not.
+/// How-to guides: their commands are run in an empty folder with the files that a reader of the guide has.
+/// Every `sh` block is run, or is in the table with the reason why not.
 mod how_to {
     use super::{
         tutorials::{Reader, is_as_shown},

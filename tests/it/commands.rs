@@ -127,7 +127,8 @@ async fn a_program_gets_stdin_and_a_minimal_environment() {
 
 #[tokio::test]
 async fn a_pattern_keeps_line_breaks_out_of_stdin() {
-    // `\r` and `\n` in double quotes are the characters themselves, and in single quotes escapes of the pattern.
+    // `\r` and `\n` in double quotes are the characters themselves, and in single quotes escapes of the
+    // pattern.
     for pattern in [r#""^[^\r\n]*$""#, r"'^[^\r\n]*$'"] {
         let text = one(
             "{ command: [cat] }",

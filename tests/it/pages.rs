@@ -1,5 +1,5 @@
-//! Pages of the reference in `config/book/reference`, such as `extractors/*.md`. Each shows rules, responses and
-//! results, and the results are checked.
+//! Pages of the reference in `config/book/reference`, such as `extractors/*.md`. Each shows rules, responses
+//! and results, and the results are checked.
 //!
 //! A `yaml` block is the `response` of a route, an `http` block the upstream response, and a `json` block
 //! those members of the tool result that are worth showing. A `yaml` block with `routes:` is a whole file,

@@ -293,8 +293,8 @@ async fn no_client_and_no_log_gets_a_secret() {
     let mut program = Program::start_with(&hunt.file(), &[], &hunt.variables).await;
     for upstream in &hunt.upstreams {
         for way in WAYS {
-            // If a variable is in the path of an upstream, its pages contain links with it, which are data. So
-            // are parameters whose names are not those of credentials.
+            // If a variable is in the path of an upstream, its pages contain links with it, which are data.
+            // So are parameters whose names are not those of credentials.
             let is_data = *upstream == "path" || *upstream == "query_of_data";
             if is_data && (way.starts_with("ok") || way == "near") {
                 continue;

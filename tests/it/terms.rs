@@ -1,5 +1,5 @@
-//! The pages use the terms of the field: no word that the glossary replaces is in their prose, and no heading or
-//! sentence begins with a clause as a noun ("What is kept: …").
+//! The pages use the terms of the field: no word that the glossary replaces is in their prose, and no heading
+//! or sentence begins with a clause as a noun ("What is kept: …").
 //!
 //! Code, HTML tags, and targets of links are no prose.
 
@@ -12,8 +12,8 @@ use std::{
 
 use regex::Regex;
 
-/// Words with a standard term in their place, as regular expressions, and that term. Words that have a meaning of
-/// their own in plain English as well, such as `answer`, `deadline` and `place`, are not here.
+/// Words with a standard term in their place, as regular expressions, and that term. Words that have a
+/// meaning of their own in plain English as well, such as `answer`, `deadline` and `place`, are not here.
 const REPLACED: &[(&str, &str)] = &[
     ("repl(y|ies|ied|ying)", "response"),
     ("callers?", "client"),

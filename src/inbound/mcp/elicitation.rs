@@ -153,7 +153,8 @@ fn request_digest(
     fingerprint(request_digest.to_string().as_bytes())
 }
 
-/// Decrypts the `requestState` of a request, and checks that it was issued for this request (`request_digest`).
+/// Decrypts the `requestState` of a request, and checks that it was issued for this request
+/// (`request_digest`).
 fn decrypt_state(rpc: &RpcContext<'_>, token: &str, request_digest: &str) -> Result<RequestState, RpcError> {
     let invalid =
         |why: &str| ErrorKind::PARAMS.error(format!("`params.requestState`: {why}; call again without it"));

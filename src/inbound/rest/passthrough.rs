@@ -175,8 +175,8 @@ pub(super) fn check(parts: &Parts) -> Result<(), Rejection> {
         return reject(StatusCode::BAD_REQUEST, text.into());
     }
     check_transfer_encoding(&parts.headers)?;
-    // An `Upgrade` to `h2c` may be ignored (RFC 9110, section 7.8). Any other protocol that a client requests,
-    // such as `websocket`, is necessary for it: it could not use a response without the upgrade.
+    // An `Upgrade` to `h2c` may be ignored (RFC 9110, section 7.8). Any other protocol that a client
+    // requests, such as `websocket`, is necessary for it: it could not use a response without the upgrade.
     let upgrades = joined_values(&parts.headers, &header::UPGRADE);
     let is_ignored = |name: &str| {
         name.is_empty() || name.eq_ignore_ascii_case("h2c") || name.to_ascii_lowercase().starts_with("tls/")

@@ -383,9 +383,9 @@ impl CacheEntry {
     }
 }
 
-/// Cached responses of all routes, limited in bytes. Rarely used entries are evicted first (the eviction policy
-/// of `quick_cache` is a variant of Clock-PRO). A response larger than the whole cache is not stored. Clones
-/// share it.
+/// Cached responses of all routes, limited in bytes. Rarely used entries are evicted first (the eviction
+/// policy of `quick_cache` is a variant of Clock-PRO). A response larger than the whole cache is not stored.
+/// Clones share it.
 #[derive(Debug, Clone)]
 pub struct CacheStore(pub(super) Arc<Cache<CacheKey, Arc<CachedResponse>, Weight>>);
 

@@ -146,10 +146,10 @@ impl CommandTemplate {
 
     /// Whether the leading option of a rendered text comes from the template and not from an argument.
     ///
-    /// It does if the template begins with `-`. Otherwise the text must be the same, again with a leading `-`,
-    /// with every `-` of the arguments masked, and the option must be in the template literally, or still begin
-    /// with the same character if all characters are masked: an empty argument can move a `-` of the template
-    /// to the front (`{{ args.a }}-{{ args.b }}`).
+    /// It does if the template begins with `-`. Otherwise the text must be the same, again with a leading
+    /// `-`, with every `-` of the arguments masked, and the option must be in the template literally, or
+    /// still begin with the same character if all characters are masked: an empty argument can move a `-` of
+    /// the template to the front (`{{ args.a }}-{{ args.b }}`).
     fn has_own_option(
         &self,
         template: &Template,

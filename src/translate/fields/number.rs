@@ -125,8 +125,8 @@ fn read_kilo_base(value: &Cursor<'_>) -> Checked<Option<u64>> {
 }
 
 /// Number of bytes in a unit: `B`, `bytes`, `K`, `kB`, `KiB`, `Mi`, … up to exabytes. `Kb` is rejected,
-/// because it may mean bits, and `e`, because it may begin an exponent. `KiB` and `Ki` are always multiples of 1024. Without `kilo_base`, `K` is 1024
-/// and `kB` is 1000, as in `ls`, `df` and `du`.
+/// because it may mean bits, and `e`, because it may begin an exponent. `KiB` and `Ki` are always multiples
+/// of 1024. Without `kilo_base`, `K` is 1024 and `kB` is 1000, as in `ls`, `df` and `du`.
 pub(super) fn size_unit(name: &str, kilo_base: Option<u64>) -> Option<i128> {
     if matches!(name, "B" | "byte" | "bytes" | "Byte" | "Bytes") {
         return Some(1);

@@ -13,8 +13,8 @@ use crate::translate::read_error::ReadError;
 
 /// Path from the root of a document, like an abbreviated XPath: element names separated by `/`.
 ///
-/// As in XPath, `*` matches any element, and `//` before a name matches at any depth. `prefix:name` requires a
-/// namespace; unlike in XPath, a name without a prefix matches in any namespace. Conditions follow a name:
+/// As in XPath, `*` matches any element, and `//` before a name matches at any depth. `prefix:name` requires
+/// a namespace; unlike in XPath, a name without a prefix matches in any namespace. Conditions follow a name:
 /// `[2]` (position within its parent), `[@type]`, `[@type='x']`, `[name='x']`. The last step may be an
 /// attribute, `@name`.
 #[derive(Debug, Clone)]
