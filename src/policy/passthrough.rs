@@ -31,8 +31,8 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Response body of a passthrough request. It fails if the upstream pauses for longer than the idle timeout.
 pub type PassthroughBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Minimum upload rate of a client in bytes per second: this number of bytes extends `body_timeout` by a
-/// second.
+/// Minimum upload rate of a passthrough client in bytes per second: this number of bytes extends
+/// `body_timeout` by a second.
 const UPLOAD_RATE: u64 = 1 << 10;
 
 /// Policies of passthrough requests to one upstream. The length of bodies is not limited, nor the duration of
@@ -89,8 +89,8 @@ impl Passthrough {
         self.upstream.name()
     }
 
-    /// Forwards a request ([`HttpUpstream::stream`]). Its slots are held until the response body has ended or
-    /// is dropped.
+    /// Forwards a passthrough request ([`HttpUpstream::stream`]). Its slots are held until the response body
+    /// has ended or is dropped.
     ///
     /// # Errors
     ///
@@ -146,9 +146,9 @@ impl Passthrough {
     }
 }
 
-/// Request body that reports to `progress` each of its frames (`false`), and the start of each wait for the
-/// client (`true`). It fails, and sets `is_late`, if the client is too slow. Only the time spent waiting for
-/// the client counts: while the upstream does not read, no data is requested from the client.
+/// Passthrough request body that reports to `progress` each of its frames (`false`), and the start of each
+/// wait for the client (`true`). It fails, and sets `is_late`, if the client is too slow. Only the time spent
+/// waiting for the client counts: while the upstream does not read, no data is requested from the client.
 fn watched(
     body: RequestBody,
     progress: watch::Sender<bool>,

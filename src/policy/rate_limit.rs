@@ -65,9 +65,9 @@ struct ClientUsage {
 
 impl RateLimit {
     /// Maximum number of clients that are tracked separately. Further clients share one allowance, until idle
-    /// ones are evicted. So a client that keeps changing its address gains nothing.
+    /// ones are removed. So a client that keeps changing its address gains nothing.
     pub(super) const CLIENTS_LIMIT: usize = 65_536;
-    /// Minimum interval between two searches for idle clients to evict.
+    /// Minimum interval between two searches for idle clients to remove.
     const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
     /// Creates an unused limit of the upstream or tool `name`; `None` if the setting is missing or `off`.
@@ -269,7 +269,7 @@ mod tests {
         assert!((0..most).all(|number| rate.take(&client(number)).is_ok()));
         let more = (most..most + 50).filter(|number| rate.take(&client(*number)).is_ok()).count();
         assert_eq!(more, 10, "fifty clients that are not tracked separately share the limit of one");
-        assert_eq!(burst_size(&rate, &client(0)), 9, "a tracked client is not evicted for new ones");
+        assert_eq!(burst_size(&rate, &client(0)), 9, "a tracked client is not removed for new ones");
         tokio::time::advance(2 * SECOND).await;
         assert_eq!(burst_size(&rate, &client(most)), 10);
         assert_eq!(rate.used.lock().each.len(), 1);

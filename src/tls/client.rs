@@ -1,4 +1,4 @@
-//! TLS to an upstream: trusted CAs, and the client certificate of glossator (mTLS).
+//! TLS to an upstream: trusted CAs, ALPN, and the client certificate of glossator (mTLS).
 
 use std::{io, sync::Arc};
 

@@ -27,7 +27,7 @@ use crate::shared_state::{ReplicaMessage, SharedStore};
 use crate::telemetry::Untrusted;
 
 /// Maximum number of sessions with a stream, subscriptions or a log level. Beyond it, the oldest session
-/// without a stream is evicted, if there is one.
+/// without a stream is removed, if there is one.
 const SESSION_LIMIT: usize = 10_000;
 
 /// Maximum number of open streams of one session. The oldest stream is closed for a new one. A client has one
@@ -234,7 +234,7 @@ impl SubscribedSession {
 
 impl SubscribedSessions {
     /// Returns the entry of a session, and adds it if it is new. A session with an open stream is not
-    /// evicted, because the number of streams has its own limit.
+    /// removed, because the number of streams has its own limit.
     fn session(&mut self, id: &str) -> &mut SubscribedSession {
         if !self.by_id.contains_key(id) && self.by_id.len() >= SESSION_LIMIT {
             let idle = self.by_id.iter().filter(|(_, session)| !session.has_stream());

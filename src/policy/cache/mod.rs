@@ -407,7 +407,7 @@ impl Default for CacheStore {
 }
 
 impl CacheStore {
-    /// Default of the maximum size of all cached responses.
+    /// Default of the maximum size of all cached responses; over it, the cache evicts some.
     pub const LIMIT_BYTES_DEFAULT: usize = 64 << 20;
 
     /// Creates an empty store.
@@ -419,7 +419,7 @@ impl CacheStore {
         Self(Arc::new(Cache::with_options(options, Weight, Default::default(), Default::default())))
     }
 
-    /// Changes the maximum size.
+    /// Changes the maximum size, and evicts the responses over it.
     pub fn set_limit(&self, limit_bytes: usize) {
         self.0.set_capacity(limit_bytes as u64);
     }
