@@ -20,7 +20,9 @@ use percent_encoding::percent_decode_str;
 
 use super::CommandError;
 use super::input_output::{Screen, TextStyle};
-use super::serve::{BoundServer, LogOverrides, NO_SIGNALS, early_log_format, run_in_runtime, system_failure};
+use super::serve::{
+    BoundServer, LogOverrides, NO_SIGNAL_HANDLERS, early_log_format, run_in_runtime, system_failure,
+};
 use crate::config::{ConfigSource, ListenerSettings, Loaded, Sources};
 use crate::server::{self, HttpHandler, StopSignal};
 use crate::settings::Environment;
@@ -40,7 +42,7 @@ const ROUTES_NAME: &str = "config/demo.yaml";
 
 pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(), CommandError> {
     screen.format = early_log_format();
-    let stop = StopSignal::install().map_err(system_failure(NO_SIGNALS))?;
+    let stop = StopSignal::install().map_err(system_failure(NO_SIGNAL_HANDLERS))?;
     // The log must be set up before the legacy server has an address, so the configuration is loaded twice.
     let loaded = load(arguments, None)?;
     screen.format = loaded.log.format;

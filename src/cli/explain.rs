@@ -120,7 +120,7 @@ fn recorded(
     let mut response = chosen.map_err(|error| CommandError::usage(format!("{shown}: {error}")))?;
     let mut note_override = |option: &str, own: &str| {
         if is_whole {
-            screen.status_line(&format!("`{option}` overrides the value of the recording, {own}"));
+            screen.info_line(&format!("`{option}` overrides the value of the recording, {own}"));
         }
     };
     if let Some(status) = arguments.status {

@@ -44,12 +44,12 @@ pub(super) fn openapi(arguments: &OpenapiArguments, screen: &mut Screen) -> Resu
         Output::Json => screen.json(&json!(imported)),
         Output::Text => {
             screen.line(imported.yaml.trim_end());
-            screen.status_line(&format!(
+            screen.info_line(&format!(
                 "{}; the configuration loads without errors",
                 pluralize(imported.routes, "route")
             ));
             for remark in &imported.remarks {
-                screen.status_line(&format!("  {}: {}", remark.about, remark.text));
+                screen.info_line(&format!("  {}: {}", remark.about, remark.text));
             }
         }
     }

@@ -277,16 +277,16 @@ fn name_of(path: &str, files: &[PathBuf]) -> String {
 /// Prints a summary of the proposal to standard error, so that standard output can be redirected to a file.
 fn summary(proposal: &Proposal, samples: usize, screen: &mut Screen) {
     let has_omitted = proposal.findings.iter().any(|finding| finding.part == "samples");
-    screen.status_line(&format!(
+    screen.info_line(&format!(
         "from {}, {}which the proposed route parses; check whether it extracts the right values:",
         pluralize(samples, "sample"),
         if has_omitted { "most of " } else { "" }
     ));
     for Finding { part, value, confidence, reason } in &proposal.findings {
-        screen.status_line(&format!("  {:<7} {part}: {value} ({reason})", confidence.word()));
+        screen.info_line(&format!("  {:<7} {part}: {value} ({reason})", confidence.word()));
     }
     let guesses = proposal.findings.iter().filter(|finding| finding.confidence == Confidence::Guess).count();
     if guesses > 0 {
-        screen.status_line("check the guesses; more samples, including failures, reduce them");
+        screen.info_line("check the guesses; more samples, including failures, reduce them");
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Screen {
     pub(super) format: LogFormat,
 }
 
-/// Text styles by purpose. The values are ANSI escape codes.
+/// Text styles by purpose. The values are the SGR parameters of ANSI escape sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TextStyle {
     Good = 32,
@@ -59,7 +59,7 @@ impl Screen {
         let _ = writeln!(self.out, "{}", text.as_ref());
     }
 
-    /// Writes a JSON value to standard output, with one line per member.
+    /// Writes a JSON value to standard output, pretty-printed.
     pub(super) fn json(&mut self, value: &serde_json::Value) {
         self.line(format!("{value:#}"));
     }
@@ -80,8 +80,8 @@ impl Screen {
         }
     }
 
-    /// Writes a remark about the result to standard error.
-    pub(super) fn status_line(&mut self, text: &str) {
+    /// Writes a remark about the result to standard error, with the level INFO.
+    pub(super) fn info_line(&mut self, text: &str) {
         self.write_stderr("INFO", text);
     }
 
@@ -120,9 +120,9 @@ pub(super) fn read_input(file: &Path, limit_bytes: u64, what: &str) -> Result<Ve
     };
     match read {
         Ok(bytes) if bytes as u64 <= limit_bytes => Ok(content),
-        Ok(_) => {
-            Err(CommandError::usage(format!("{shown}: a {what} may have {limit_bytes} bytes, found more")))
-        }
+        Ok(_) => Err(CommandError::usage(format!(
+            "{shown}: a {what} may have at most {limit_bytes} bytes, found more"
+        ))),
         Err(error) => Err(CommandError::usage(format!("{shown}: {error}"))),
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn key(arguments: &KeyArguments, screen: &mut Screen) -> Result<(), C
         (Output::Text, Some(key)) => {
             screen.line(format!("key:  {key}"));
             screen.line(format!("hash: {hash}"));
-            screen.status_line(
+            screen.info_line(
                 "Send the key to its client; it is shown only once. Put the hash under `clients`.",
             );
         }

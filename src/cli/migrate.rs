@@ -122,25 +122,25 @@ fn format_of(path: &Path) -> Option<Format> {
     }
 }
 
-/// Writes texts to files: first to temporary files in the same folders, and then renames each of these to its
-/// file. If that fails, returns the file that can't be written.
+/// Replaces each file atomically: writes temporary files in the same folders, then renames each of these to
+/// its file. If that fails, returns the file that can't be written.
 pub(super) fn replace_files<'f>(
     files: impl IntoIterator<Item = (&'f Path, &'f str)>,
 ) -> Result<(), (&'f Path, io::Error)> {
-    let mut beside = Vec::new();
+    let mut temporaries = Vec::new();
     let mut written = Ok(());
     for (path, text) in files {
         // Resolves a symbolic link, so that its target is replaced and not the link.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let temporary = target.with_file_name(format!(".{name}.new-{}", std::process::id()));
-        written = write_beside(&target, &temporary, text).map_err(|error| (path, error));
-        beside.push((temporary, target, path));
+        written = write_temporary(&target, &temporary, text).map_err(|error| (path, error));
+        temporaries.push((temporary, target, path));
         if written.is_err() {
             break;
         }
     }
-    for (temporary, target, path) in beside {
+    for (temporary, target, path) in temporaries {
         if written.is_ok() {
             written = fs::rename(&temporary, target).map_err(|error| (path, error));
         }
@@ -152,10 +152,10 @@ pub(super) fn replace_files<'f>(
 }
 
 /// Writes the file `path` with the permissions, and if possible the owner, of the file `like`.
-fn write_beside(like: &Path, path: &Path, text: &str) -> io::Result<()> {
+fn write_temporary(like: &Path, path: &Path, text: &str) -> io::Result<()> {
     let metadata = fs::metadata(like)?;
     let mut file = File::create_new(path)?;
-    // Fails unless run by root, who alone can change the owner.
+    // Can fail if the owner or group is another one, because only root can change them freely.
     let _ = fchown(&file, Some(metadata.uid()), Some(metadata.gid()));
     file.set_permissions(metadata.permissions())?;
     file.write_all(text.as_bytes())?;
@@ -175,7 +175,7 @@ fn show(files: &[Rewritten], diff: bool, screen: &mut Screen) {
     }
     for Rewritten { name, after, .. } in files {
         for Remark { line, column, message } in &after.remarks {
-            screen.status_line(&format!("{name}:{line}:{column}: check this: {message}"));
+            screen.info_line(&format!("{name}:{line}:{column}: check this: {message}"));
         }
     }
     if !diff {

@@ -5,7 +5,8 @@
 //! - 0: success
 //! - 1: `check` or `test` found something, or running failed (for example the port is in use)
 //! - 2: invalid usage
-//! - 78: invalid configuration (`EX_CONFIG` of sysexits.h); a supervisor need not restart
+//! - 78: invalid configuration (`EX_CONFIG` of sysexits.h), so a supervisor need not restart
+//! - 101: panic
 
 mod check;
 mod demo;
@@ -55,7 +56,7 @@ enum Command {
     Demo(demo::DemoArguments),
     /// Report all problems of a configuration, each with its position and a fix
     Check(check::CheckArguments),
-    /// Start a route file from the gallery of real servers
+    /// Copy a route file with recorded responses from the gallery of real servers
     New(new::NewArguments),
     /// Rename keys of earlier versions in files
     Migrate(migrate::MigrateArguments),

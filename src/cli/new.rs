@@ -73,9 +73,9 @@ pub(super) fn new(arguments: &NewArguments, screen: &mut Screen) -> Result<(), C
             for path in written {
                 screen.line(path);
             }
-            screen.status_line(&format!(
+            screen.info_line(&format!(
                 "Change the address under `upstreams`, then run `glossator test` in {}. \
-                 The page of this entry is config/gallery/{name}/{PAGE}.",
+                 The documentation of this entry is config/gallery/{name}/{PAGE} in the source repository.",
                 arguments.folder.display(),
             ));
         }

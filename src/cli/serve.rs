@@ -86,7 +86,7 @@ pub(super) struct StdioArguments {
 pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), CommandError> {
     screen.format = early_log_format();
     let flags = arguments.log.flags(&arguments.listen);
-    let (sources, loaded, hangups, stop) = load(&arguments.config, flags, screen)?;
+    let (sources, loaded, sighup, stop) = load(&arguments.config, flags, screen)?;
     run_in_runtime(&loaded, async {
         warn_of_few_descriptors(&loaded);
         let server = BoundServer::bind(&loaded).await?;
@@ -94,14 +94,14 @@ pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), C
         let scheme = server.listener.scheme();
         info!(%scheme, %address, "listening");
         screen.line(format!("listening on {scheme}://{address}"));
-        server.serve(stop, Some((sources, &loaded, hangups))).await
+        server.serve(stop, Some((sources, &loaded, sighup))).await
     })
 }
 
 /// Standard output belongs to the MCP client; all other output goes to standard error.
 pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), CommandError> {
     screen.format = early_log_format();
-    let (sources, loaded, hangups, stop) = load(&arguments.config, arguments.log.flags(&None), screen)?;
+    let (sources, loaded, sighup, stop) = load(&arguments.config, arguments.log.flags(&None), screen)?;
     run_in_runtime(&loaded, async {
         let mut app = App::new(&loaded).map_err(CommandError::from_error)?;
         let exit_timeout = CANCEL_TIMEOUT + server::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
@@ -111,22 +111,22 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
         let (_, process) = Process::new(loaded.clone());
         app.start().await;
         let mcp = app.mcp.clone();
-        let running = app.run(Some(Reloader::new(sources, &loaded, process, hangups)));
+        let running = app.run(Some(Reloader::new(sources, &loaded, process, sighup)));
         let outcome = mcp.serve_stdio(limit_bytes, shutdown_timeout, stop).await;
         running.end().await;
         outcome.map_err(CommandError::from_error)
     })
 }
 
-/// Error text for the client of a web server if the configuration is invalid. The details are in the web
-/// server's log.
-const NOT_CONFIGURED: &str = "glossator can't serve: its errors are in the web server's error log";
+/// Error text for the client of a web server if no request can be served, for example because the
+/// configuration is invalid. The details are in the web server's log.
+const CGI_FAILURE: &str = "glossator can't serve: its errors are in the web server's error log";
 
 pub(super) fn cgi(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), CommandError> {
     screen.format = early_log_format();
     let served = serve_request(arguments, screen);
     if served.is_err() {
-        write_response(&cgi_api::error_response(http::StatusCode::INTERNAL_SERVER_ERROR, NOT_CONFIGURED));
+        write_response(&cgi_api::error_response(http::StatusCode::INTERNAL_SERVER_ERROR, CGI_FAILURE));
     }
     served
 }
@@ -136,8 +136,8 @@ fn serve_request(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), 
         config::process_variables().partition(|(name, _)| cgi_api::is_request_variable(name));
     let sources = Sources {
         origin: ConfigSource::Path(arguments.config.path()?),
-        // Without the variables that a client can influence: otherwise a client could set a value that the
-        // configuration refers to.
+        // Without the variables of the request: otherwise a client could set a value that the configuration
+        // refers to, as in "httpoxy".
         environment: Environment::from_variables(own),
         flags: arguments.log.flags(&None),
     };
@@ -158,7 +158,7 @@ fn serve_request(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), 
     let runtime = build_runtime(&mut Builder::new_current_thread())?;
     let result = runtime.block_on(async move {
         app.start().await;
-        app.fetch_first_lists().await;
+        app.fetch_mcp_lists().await;
         let head_only = request.method() == http::Method::HEAD;
         let response = app.handler.handle(request).await;
         let result = cgi_api::write_response(response, head_only, &mut io::stdout().lock()).await;
@@ -180,20 +180,21 @@ fn write_response(response: &[u8]) {
     let _ = out.write_all(response).and_then(|()| out.flush());
 }
 
-/// Loads the configuration of a process that can reload it, and receives its signals from now on.
+/// Loads the configuration of a process that can reload it, after installing its signal handlers (SIGHUP and
+/// those that stop the process).
 fn load(
     config: &ConfigArgument,
     flags: Vec<Flag>,
     screen: &mut Screen,
 ) -> Result<(Sources, Loaded, Signal, StopSignal), CommandError> {
     // First of all: a supervisor may send signals as soon as the program has started.
-    let stop = StopSignal::install().map_err(system_failure(NO_SIGNALS))?;
-    let hangups = hangup_signals().map_err(system_failure(NO_SIGNALS))?;
+    let stop = StopSignal::install().map_err(system_failure(NO_SIGNAL_HANDLERS))?;
+    let sighup = hangup_signals().map_err(system_failure(NO_SIGNAL_HANDLERS))?;
     let sources = config.sources(flags)?;
     let loaded = config::load(&sources).map_err(CommandError::Problems)?;
     screen.format = loaded.log.format;
     screen.problems(&loaded.warnings);
-    Ok((sources, loaded, hangups, stop))
+    Ok((sources, loaded, sighup, stop))
 }
 
 /// Creates a failure with the description `what` and a system error.
@@ -201,8 +202,8 @@ pub(super) fn system_failure(what: &'static str) -> impl Fn(io::Error) -> Comman
     move |error| CommandError::runtime(format!("{what}: {}", ErrorChain(&error)))
 }
 
-/// Error text if the system does not deliver signals.
-pub(super) const NO_SIGNALS: &str = "can't receive signals";
+/// Error text if a signal handler can't be installed.
+pub(super) const NO_SIGNAL_HANDLERS: &str = "can't install signal handlers";
 
 /// Timeout for tasks that are still running when a command ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -251,17 +252,18 @@ pub(super) struct BoundServer {
 impl BoundServer {
     pub(super) async fn bind(loaded: &Loaded) -> Result<Self, CommandError> {
         let app = App::new(loaded).map_err(CommandError::from_error)?;
-        let in_use = |way_out: &'static str| {
-            move |error: String| CommandError::runtime(format!("{error}; set another address {way_out}"))
+        let bind_failure = |where_to_set: &'static str| {
+            move |error: String| CommandError::runtime(format!("{error}; set another address {where_to_set}"))
         };
-        let unusable = system_failure("can't listen at the socket that `LISTEN_FDS` passes");
+        let unusable =
+            system_failure("can't listen on the socket that `LISTEN_FDS` passes (socket activation)");
         let port = match server::inherited().map_err(unusable)? {
             Some(port) => port,
-            None => server::bind(app.settings.listen).map_err(in_use("with `--listen`"))?,
+            None => server::bind(app.settings.listen).map_err(bind_failure("with `--listen`"))?,
         };
         let (process, control) = Process::new(loaded.clone());
         let admin = Admin::new(app.gateway.clone(), app.meters.clone(), process, &loaded.admin);
-        let admin = AdminListener::open(&loaded.admin, admin).await.map_err(in_use("under `admin`"))?;
+        let admin = AdminListener::open(&loaded.admin, admin).await.map_err(bind_failure("under `admin`"))?;
         Ok(Self { listener: app.listener(port), app, admin, process: control })
     }
 
@@ -288,8 +290,8 @@ impl BoundServer {
         };
         app.start().await;
         // Without a reloader, `process` is dropped, and the admin API then rejects requests to reload.
-        let running = app
-            .run(reload.map(|(sources, loaded, hangups)| Reloader::new(sources, loaded, process, hangups)));
+        let running =
+            app.run(reload.map(|(sources, loaded, sighup)| Reloader::new(sources, loaded, process, sighup)));
         notify_supervisor(NotifyState::Ready);
         // Cut-off requests have been logged; they do not change the exit status.
         let _ = server::serve(listener, settings, handler, stop).await;

@@ -19,7 +19,7 @@ pub(super) struct TestArguments {
     config: ConfigArgument,
     /// Only tests whose name contains this; a name is `ROUTE/TEST`, with a number for a test without a name
     filter: Option<String>,
-    /// Only the examples of this route; can be repeated
+    /// Only the tests of this route; can be repeated
     #[arg(long = "route", value_name = "ROUTE")]
     routes: Vec<String>,
     /// Write the actual results into the files, in place of the expected ones; review the diff. If more than
@@ -52,7 +52,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
             let own = example.name.clone().unwrap_or_else(|| (index + 1).to_string());
             let name = format!("{}/{own}", file.name());
             if is_selected(&name, file) {
-                results.push(ExampleResult::run(name, index, file, example));
+                results.push(TestResult::run(name, index, file, example));
             }
         }
     }
@@ -60,7 +60,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
         let routes = quoted_list(arguments.routes.iter().map(String::as_str));
         let of = if routes.is_empty() { String::new() } else { format!(" of {routes}") };
         return Err(CommandError::usage(format!(
-            "no example{of} has `{filter}` in its name, which is `ROUTE/EXAMPLE`"
+            "no test{of} has `{filter}` in its name, which is `ROUTE/TEST`"
         )));
     }
     let different = || results.iter().filter(|result| !result.differences.is_empty());
@@ -76,7 +76,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
     let passed = results.len() - different().count();
     match arguments.output {
         Output::Json => {
-            let tests: Vec<_> = results.iter().map(ExampleResult::to_json).collect();
+            let tests: Vec<_> = results.iter().map(TestResult::to_json).collect();
             let reasons = not_updated.iter().map(|(name, why)| json!({ "name": name, "why": why }));
             let updated: Vec<_> = updated.iter().map(|result| &result.name).collect();
             screen.json(&json!({ "passed": passed, "failed": failed, "updated": updated,
@@ -102,7 +102,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
 }
 
 /// Result of one test.
-struct ExampleResult<'a> {
+struct TestResult<'a> {
     name: String,
     route: &'a str,
     /// Index of the test in its route.
@@ -111,7 +111,7 @@ struct ExampleResult<'a> {
     found: Option<Value>,
     position: &'a Position,
     differences: Vec<Difference<'a>>,
-    /// Error in the actual result, if the test fails: how it differs.
+    /// If the test fails and the actual result is an error: how this error differs from what is expected.
     error: Option<&'static str>,
 }
 
@@ -125,13 +125,14 @@ struct Difference<'a> {
     found: String,
 }
 
-impl<'a> ExampleResult<'a> {
+impl<'a> TestResult<'a> {
     fn run(name: String, index: usize, file: &'a CompiledRoute, example: &'a Example) -> Self {
         let (mut found, mut error) = (None, None);
         let differences = match example_arguments(&file.route, example.args.clone()) {
             Ok(checked) => {
                 let result =
-                    explain_translation(file, checked, &example.answers, &example.response, None).result;
+                    explain_translation(file, checked, &example.input_responses, &example.response, None)
+                        .result;
                 let expect = example.expect.as_ref();
                 found = Some(Value::Object(to_expect(&result, expect)));
                 let differences = differences(&result, example);
@@ -203,7 +204,7 @@ impl Difference<'_> {
 }
 
 /// Writes the actual result of a test into its file. An error is the reason why that is impossible.
-fn update(result: &ExampleResult<'_>, accept_errors: bool) -> Result<(), String> {
+fn update(result: &TestResult<'_>, accept_errors: bool) -> Result<(), String> {
     // Otherwise the wrong result of a broken rule would become the expected result.
     if let Some(error) = result.error.filter(|_| !accept_errors) {
         return Err(format!("{error}; `--accept-errors` writes it"));
@@ -241,8 +242,8 @@ fn to_expect(result: &Value, before: Option<&Expectation>) -> Map<String, Value>
         let text = if holds { text.value.as_str().into() } else { first_text.clone() };
         expect.insert("text".into(), text);
     }
-    let says_something = expect.keys().any(|key| key != "isError");
-    if !says_something && first_text.is_string() && structured.is_none_or(|_| is_error) {
+    let checks_more_than_is_error = expect.keys().any(|key| key != "isError");
+    if !checks_more_than_is_error && first_text.is_string() && structured.is_none_or(|_| is_error) {
         expect.insert("text".into(), first_text.clone());
     } else if expect.is_empty() {
         expect.insert("isError".into(), is_error.into());

@@ -1,9 +1,9 @@
-//! `async_operation`: polling of an operation that continues after the first response.
+//! `async_operation`: polling of a long-running operation, which continues after its first response (202).
 
 use std::time::Duration;
 
 use super::renamed;
-use super::request::{self, METHODS, Upstreams};
+use super::request::{self, USUAL_METHODS, Upstreams};
 use super::schemas::{ArgumentUse, UsedArguments};
 use super::section::{ReadElsewhere, read_in_scope};
 use super::upstreams::ParsedUpstream;
@@ -90,8 +90,8 @@ pub(super) fn read(
     entry: &Entry,
     upstreams: Upstreams<'_>,
     upstream: Option<&ParsedUpstream>,
-    in_request: &mut UsedArguments,
-    in_operation: &mut UsedArguments,
+    request_arguments: &mut UsedArguments,
+    operation_arguments: &mut UsedArguments,
 ) -> Option<AsyncOperationRule> {
     let node = &entry.value;
     let name = upstream.map(|file| file.settings.name());
@@ -103,9 +103,9 @@ pub(super) fn read(
     if renamed::report_word(report, node, "route", "async_operation") {
         return None;
     }
-    let named = ["id", "status"].iter().any(|name| node.get(name).is_some());
-    let is_reserved = |argument: &&ArgumentUse| named && argument.name == AsyncOperationRule::ARGUMENT;
-    if let Some(argument) = in_request.arguments.iter().find(is_reserved) {
+    let polls_by_id = ["id", "status"].iter().any(|name| node.get(name).is_some());
+    let is_reserved = |argument: &&ArgumentUse| polls_by_id && argument.name == AsyncOperationRule::ARGUMENT;
+    if let Some(argument) = request_arguments.arguments.iter().find(is_reserved) {
         let message = "`job` is reserved for the operation's id, and can't be an argument";
         return report.reject(Code::ReservedName.at_span(argument.span), message, "rename the argument");
     }
@@ -115,7 +115,7 @@ pub(super) fn read(
             let help = "`follow_location` polls the `Location` of a 202 until the status is another one";
             return report.reject_type(node, "`async_operation` must be `follow_location` or a map", help);
         }
-        None => read_in_scope(report, entry, &[], in_operation),
+        None => read_in_scope(report, entry, &[], operation_arguments),
     };
     // Parses a request about the operation, and adds the arguments that it uses to those of the route.
     let mut read_request = |entry: &Entry| {
@@ -129,17 +129,17 @@ pub(super) fn read(
         let id =
             used.arguments.extract_if(.., |argument| argument.name == AsyncOperationRule::ARGUMENT).next();
         let has_id = id.is_some();
-        if let Some(id) = id.filter(|_| !named) {
+        if let Some(id) = id.filter(|_| !polls_by_id) {
             let message = "`{job}` needs `id`, the id of the operation";
             let help = "write `id: .id`, and the polling request as `status`";
             return report.reject(Code::UndeclaredArgument.at_span(id.span), message, help);
         }
-        let own = used.arguments.iter().find(|argument| !in_request.has(&argument.name));
-        if let Some(ArgumentUse { name, span, .. }) = own.filter(|_| named && !has_id) {
+        let own = used.arguments.iter().find(|argument| !request_arguments.has(&argument.name));
+        if let Some(ArgumentUse { name, span, .. }) = own.filter(|_| polls_by_id && !has_id) {
             let message = format!("`{{{name}}}` is an argument of the tool, not the id of the operation");
             report.warning(Code::UndeclaredArgument.at_span(*span), message, "write `{job}` for the id");
         }
-        in_request.merge(&used);
+        request_arguments.merge(&used);
         match compiled.template {
             RequestTemplate::Http(template) => Some(template),
             // A request of another kind has a different upstream, which has already been reported.
@@ -149,7 +149,7 @@ pub(super) fn read(
     let status = node.entry("status").and_then(&mut read_request);
     let result = node.entry("result").and_then(&mut read_request);
     let cancel = node.entry("cancel").and_then(|entry| {
-        let method = entry.value.as_text().filter(|text| METHODS.contains(text));
+        let method = entry.value.as_text().filter(|text| USUAL_METHODS.contains(text));
         match method.and_then(|method| method.parse().ok()) {
             Some(method) => Some(CancelRule::Method(method)),
             None => read_request(entry).map(CancelRule::Request),

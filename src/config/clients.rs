@@ -141,9 +141,9 @@ impl Clients {
     }
 
     /// Warns if clients send credentials without TLS.
-    pub(super) fn warn_of_open_port(&self, report: &Report<'_>, root: &Node, server: &ServerSettings) {
-        let is_behind = server.tls.is_some() || !server.filter.trusted_proxies.is_empty();
-        if self.are_authenticated && !is_behind && !server.listener.listen.ip().is_loopback() {
+    pub(super) fn warn_of_missing_tls(&self, report: &Report<'_>, root: &Node, server: &ServerSettings) {
+        let has_tls = server.tls.is_some() || !server.filter.trusted_proxies.is_empty();
+        if self.are_authenticated && !has_tls && !server.listener.listen.ip().is_loopback() {
             let place = root.at_path(&["server", "listen"]).or_else(|| root.get("clients")).unwrap_or(root);
             let message = "clients send keys and tokens without TLS: other machines can connect";
             let help = "configure `server.tls`, or add the address of a proxy that terminates TLS to \

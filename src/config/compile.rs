@@ -36,11 +36,11 @@ pub(super) const VERSION_KEY: &str = "version";
 pub(super) const VERSION: u64 = 1;
 
 /// Kinds of values that `response` accepts.
-pub(super) const RESPONSE: ValueKind =
+pub(super) const RESPONSE_KIND: ValueKind =
     ValueKind::OneOrMore(&ValueKind::Either(&[RuleSettings::KIND, UseSettings::KIND]));
 
 /// Kinds of values that an entry of `rules` accepts.
-pub(super) static RULES_FORM: ValueKind = ValueKind::Either(&[RESPONSE, RuleSetSettings::KIND]);
+pub(super) static RULES_KIND: ValueKind = ValueKind::Either(&[RESPONSE_KIND, RuleSetSettings::KIND]);
 
 /// Top-level keys of the file. Each section is parsed by its module.
 #[derive(Section)]
@@ -65,7 +65,7 @@ pub(super) struct FileSettings {
     /// Defaults of all routes and upstreams.
     defaults: ReadElsewhere<DefaultSettings>,
     /// Named rules, which routes can use: as `response` of a route, or a map.
-    #[key(kind = ValueKind::Map(&RULES_FORM))]
+    #[key(kind = ValueKind::Map(&RULES_KIND))]
     rules: Named<ReadElsewhere>,
     /// Upstream servers, by name: a URL, or a map.
     upstreams: Named<ReadElsewhere<UpstreamSection>>,
@@ -177,7 +177,7 @@ pub(in crate::config) fn compile(
     clients.check_scopes(report, &root);
     let (server, admin, log, telemetry) = (server.ok()?, admin.ok()?, log.ok()?, telemetry.ok()?);
     let shared = shared.ok()?;
-    clients.warn_of_open_port(report, &root, &server);
+    clients.warn_of_missing_tls(report, &root, &server);
     lint::upstreams::warn_of_long_timeouts(report, &root, server.listener.shutdown_timeout, &routes);
     let certificates = certificate_expiry::read(report, &root);
     let readiness = root.at_path(&["admin", "readiness_upstreams"]).unwrap_or(&root);

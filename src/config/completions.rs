@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, sync::Arc};
 
-use super::request::NAMES;
+use super::request::VARIABLES;
 use super::route_calls::{self, UncheckedRouteCall};
 use super::schemas::{self, UsedArguments};
 use super::section::{ReadElsewhere, cursor, in_scope, plain_context, read_in_scope};
@@ -76,21 +76,22 @@ pub(super) fn read(
     let node = &entry.value;
     if let Some(items) = node.as_list() {
         if items.is_empty() {
-            let (message, help) = ("`completions` is an empty list", "write `[short, long]`, or remove it");
+            let (message, help) =
+                ("`completions` is an empty list", "write values, such as `[red, green]`, or remove it");
             return report.reject(Code::EmptyValue.at_span(node.span), message, help);
         }
         let value = |item| scalar(plain_context(report), item, "a value of `completions`");
         return Some((Completion::Listed(read_each(items.iter().map(value)).ok()?), None));
     }
     if node.as_map().is_none() {
-        let help = "write `[short, long]`, or `{ route: NAME }`";
+        let help = "write values, such as `[red, green]`, or `{ route: NAME }`";
         return report.reject_type(node, "`completions` must be a list of values or a map", help);
     }
     let settings: Option<CompletionSettings> =
         read_in_scope(report, entry, &[], &mut UsedArguments::default());
     let mut used = UsedArguments::default();
     let value = cursor(report, entry.key.span, node, "`completions`", CompletionSettings::KIND);
-    let call = in_scope(&NAMES, &mut used, |scope| route_calls::read(&value.in_scope(scope)));
+    let call = in_scope(&VARIABLES, &mut used, |scope| route_calls::read(&value.in_scope(scope)));
     let (call, unchecked) = call?;
     let before = report.errors();
     let known = known.iter().map(String::as_str);

@@ -50,12 +50,12 @@ struct BlockSettings {
     r#as: Option<ContentForm>,
     /// Image: `response` for the response body, or a template of Base64 data.
     #[key(kind = ValueKind::Text)]
-    image: Option<FromResponse<Template>>,
+    image: Option<BlockData<Template>>,
     /// Audio: `response` for the response body, or a template of Base64 data.
     #[key(kind = ValueKind::Text)]
-    audio: Option<FromResponse<Template>>,
+    audio: Option<BlockData<Template>>,
     /// Embedded resource: `response` for the response body, or a map.
-    resource: Option<FromResponse<ResourceTemplate>>,
+    resource: Option<BlockData<ResourceTemplate>>,
     /// Link to a resource.
     resource_link: Option<LinkTemplate>,
     /// Media type of `image`, `audio` or `resource: response`.
@@ -84,7 +84,7 @@ impl BlockSettings {
     fn compile(self, value: &Cursor<'_>) -> Checked<BlockTemplate> {
         let media_type = self.media_type;
         let binary = |kind: BinaryKind, data| {
-            let FromResponse::Given(data) = data else {
+            let BlockData::Configured(data) = data else {
                 return Ok(BlockPayload::Bytes(Binary { kind: Some(kind), media_type }));
             };
             let Some(media_type) = media_type else {
@@ -103,9 +103,9 @@ impl BlockSettings {
             Self { r#as: Some(ContentForm::JsonPretty), .. } => BlockPayload::JsonPretty,
             Self { image: Some(data), .. } => binary(BinaryKind::Image, data)?,
             Self { audio: Some(data), .. } => binary(BinaryKind::Audio, data)?,
-            Self { resource: Some(FromResponse::Given(resource)), .. } => BlockPayload::Resource(resource),
+            Self { resource: Some(BlockData::Configured(resource)), .. } => BlockPayload::Resource(resource),
             Self { resource_link: Some(link), .. } => BlockPayload::ResourceLink(link),
-            _ => binary(BinaryKind::Resource, FromResponse::Body)?,
+            _ => binary(BinaryKind::Resource, BlockData::Response)?,
         };
         Ok(BlockTemplate { payload, annotations: self.annotations, when: self.when, each: self.for_each })
     }
@@ -125,7 +125,7 @@ pub(super) fn check_one_kind(section: &OpenSection<'_>, kinds: &[&str], block: &
     }
 }
 
-/// Form in which a block has the response or the structured content: the key `as`.
+/// Form in which a block contains the response text or the structured content: the key `as`.
 #[derive(Clone, Copy, PartialEq, Word)]
 enum ContentForm {
     Verbatim,
@@ -135,21 +135,21 @@ enum ContentForm {
 }
 
 /// Source of the data of a block.
-enum FromResponse<T> {
+enum BlockData<T> {
     /// The body of the response.
-    Body,
+    Response,
     /// Configured data: a resource, or a template that renders base64.
-    Given(T),
+    Configured(T),
 }
 
-impl<T: Setting> Setting for FromResponse<T> {
+impl<T: Setting> Setting for BlockData<T> {
     const KIND: ValueKind = ValueKind::Either(&[ValueKind::Word(&["response"]), T::KIND]);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         if value.node.as_text() == Some("response") {
-            return Ok(Self::Body);
+            return Ok(Self::Response);
         }
         value.reject_renamed_word()?;
-        T::read(value).map(Self::Given)
+        T::read(value).map(Self::Configured)
     }
 }

@@ -1,8 +1,8 @@
-//! Draft routes of the playground. They are parsed in the context of the active configuration, but never
-//! activated.
+//! Draft routes of the playground. They are parsed in the context of the active configuration, which the
+//! [`Importer`] holds, but never activated.
 //!
 //! A draft uses no environment variables and reads no files. The only files that a route can refer to are
-//! recorded responses of its tests, and the parser rejects them in a text that is not a file.
+//! recorded responses of its tests, and the parser rejects them in a text that has no path.
 
 use super::request::Upstreams;
 use super::routes::{self, RouteContext, RouteSettings};
@@ -34,11 +34,11 @@ pub struct Draft {
 
 impl Importer {
     /// Parses a draft; `text` is the value of the route `name` as in a file. If `request` is missing, a
-    /// placeholder is used. Parsing stops once the budget `stop` is exhausted.
-    pub fn draft(&self, name: &str, text: &str, stop: &WorkBudget) -> Draft {
+    /// placeholder is used. Parsing stops once the `budget` is exhausted.
+    pub fn draft(&self, name: &str, text: &str, budget: &WorkBudget) -> Draft {
         let mut files = (*self.files).clone();
         let index = files.add(NAME, text, Origin::File);
-        let is_cancelled = || !stop.spend(1);
+        let is_cancelled = || !budget.spend(1);
         let report = Report::new(&files).cancelled_by(&is_cancelled);
         let beginning = files.beginning(index);
         let has_content = text.lines().any(|line| !line.trim().is_empty() && !line.trim().starts_with('#'));
@@ -63,7 +63,7 @@ impl Importer {
         let wanted = |entry: &&Entry| entry.key.text != "tests";
         let kept: Vec<Entry> = entries.iter().filter(wanted).cloned().collect();
         let kept = Node::new(Kind::Map(kept), trees.root.span);
-        let shown = secret_masking::shown(&kept);
+        let shown = secret_masking::masked_json(&kept);
         let source = source_lines(&self.files, entries)
             .filter(|text| yaml::read(NAME, text).is_ok_and(|value| value == shown));
         source.or_else(|| {
@@ -92,7 +92,7 @@ fn read(
     mut tree: Node,
 ) -> Option<CompiledRoute> {
     let mut names = context.upstreams.names.to_vec();
-    // With a second upstream, the draft's own request would have to name its upstream.
+    // Only then: with a second upstream, a request in the draft would have to name its upstream.
     if tree.get("request").is_none() {
         names.extend(PLACEHOLDER_UPSTREAM.parse::<UpstreamName>().ok().map(|name| (name, place)));
     }

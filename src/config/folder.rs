@@ -25,7 +25,7 @@ pub(super) fn read(path: &Path) -> (Files, Vec<Problem>) {
         let name = name_of(&path);
         match read_one(&path).and_then(|bytes| text_of(&name, bytes)) {
             Ok(text) => {
-                let file = files.add(name, without_mark(&text), Origin::File);
+                let file = files.add(name, without_bom(&text), Origin::File);
                 files.set_folder_of(file, &path);
             }
             Err(problem) => problems.push(*problem),
@@ -34,8 +34,8 @@ pub(super) fn read(path: &Path) -> (Files, Vec<Problem>) {
     (files, problems)
 }
 
-/// Removes the byte order mark that some editors write.
-pub(super) fn without_mark(text: &str) -> &str {
+/// Removes the byte order mark (BOM) that some editors write.
+pub(super) fn without_bom(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 

@@ -15,7 +15,7 @@
 //! - `routes`: routes; parts of a route are in `request`, `input_requests`, `schemas`, `async_operation`,
 //!   `resource` and `completions`.
 //! - `response`, `rules`, `extract`, `content`, `limit`: translation of upstream responses.
-//! - `prompts`, `route_calls`: prompts, and calls of routes; `route_tests`: examples of a route.
+//! - `prompts`, `route_calls`: prompts, and calls of routes; `route_tests`: tests of a route.
 //! - `lint`: checks that involve several sections.
 //!
 //! Use of a compiled configuration:
@@ -219,7 +219,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
 fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     let (mut files, unread) = match &sources.origin {
         ConfigSource::Path(path) => folder::read(path),
-        ConfigSource::Text { name, text } => (Files::from_text(name, folder::without_mark(text)), Vec::new()),
+        ConfigSource::Text { name, text } => (Files::from_text(name, folder::without_bom(text)), Vec::new()),
     };
     files.add("built-in presets", rules::PRESETS, Origin::BuiltIn);
     let external = ExternalSettings::register(&mut files, &sources.environment, &sources.flags);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Map;
 
 use super::input_requests::InputRequestRounds;
-use super::request::NAMES;
+use super::request::VARIABLES;
 use super::route_calls::{self, RoutesOfFile, UncheckedRouteCall};
 use super::schemas::UsedArguments;
 use super::section::{ReadElsewhere, cursor, is_template, open_section, read_in_scope};
@@ -90,8 +90,8 @@ struct BlockSettings {
     annotations: Option<AnnotationsTemplate>,
 }
 
-/// Part of a message: the template, the span of the part, the span of its URI, and the route call whose
-/// result is inserted.
+/// Block of a message, as a part of the prompt: the template, the span of the block, the span of its URI, and
+/// the route call whose result is inserted.
 struct ParsedPart {
     template: PartTemplate,
     span: SourceSpan,
@@ -130,7 +130,7 @@ pub(super) fn read(
     if messages.is_none() {
         section.missing("a prompt has no `messages`".to_owned(), "write `messages: [{ user: \"…\" }]`");
     }
-    let messages = messages.and_then(|entry| read_in_scope(report, entry, &NAMES, &mut used));
+    let messages = messages.and_then(|entry| read_in_scope(report, entry, &VARIABLES, &mut used));
     let PromptMessages(parts) = messages.unwrap_or_default();
     parts.iter().for_each(|part| check_resource(report, routes, part));
     let input_requests = input_requests::read(report, &entry.value, &mut used);

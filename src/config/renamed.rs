@@ -1,4 +1,4 @@
-//! Table of renamed keys, words of keys, variables of expressions, and flags.
+//! Table of renamed keys, words of keys (enumerated values), variables of expressions, and flags.
 //!
 //! Each name has one row. The error about the old name, the change that `glossator migrate` makes, and the
 //! list in `config/book/reference/upgrading.md` are generated from it. Only names that are no longer accepted
@@ -35,7 +35,7 @@ pub(super) enum Replacement {
     Key(&'static str),
     /// The key was removed. The string is the help of the error.
     Removed(&'static str),
-    /// A word of the key was renamed: old word, new word.
+    /// A word of the key (an enumerated value) was renamed: old word, new word.
     Word(&'static str, &'static str),
 }
 

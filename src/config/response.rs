@@ -99,7 +99,7 @@ impl RuleSettings {
         };
         let extract = self.extract;
         if extract.as_ref().is_some_and(|extract| extract.value_count() == ValueCount::Block) {
-            // `binary` returns a content block, not a value, so keys that read a value have no effect.
+            // `binary` returns a content block, not a value: keys that read a value have no effect.
             if self.when.reads_value() {
                 return reject(
                     "when",
@@ -148,7 +148,7 @@ fn read_error(value: &Cursor<'_>) -> Checked<Option<ErrorRule>> {
 /// call.
 fn check_paths(value: &Cursor<'_>, rule: &SuccessRule, extract: Option<&Extract>) -> Checked<()> {
     let Some(content) = value.node.get("content") else { return Ok(()) };
-    let Some(schema) = output_schema::schema_of(rule, extract) else { return Ok(()) };
+    let Some(schema) = output_schema::known_schema_of(rule, extract) else { return Ok(()) };
     let structured = match schema.get("type").and_then(Value::as_str) {
         Some("object") => Some(schema.clone()),
         Some(_) => json!({ "type": "object", "properties": { "result": schema } }).as_object().cloned(),

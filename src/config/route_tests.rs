@@ -32,7 +32,7 @@ pub struct Example {
     /// Arguments of the call.
     pub args: Map<String, Value>,
     /// Responses to the input requests of the route.
-    pub answers: Map<String, Value>,
+    pub input_responses: Map<String, Value>,
     /// Upstream response.
     pub response: UpstreamResponse,
     /// Expected result; without one, the example fails.
@@ -115,8 +115,7 @@ pub(super) struct ExampleSettings {
     /// Arguments of the call.
     args: Map<String, Value>,
     /// Responses to the input requests of the route, as templates see them.
-    #[key(name = "input_responses")]
-    answers: Map<String, Value>,
+    input_responses: Map<String, Value>,
     /// Response of the upstream.
     #[key(example = "response: { status: 200, content_type: text/plain, body: \"…\" }")]
     response: ExampleResponse,
@@ -177,10 +176,10 @@ fn example(value: &Cursor<'_>, upstream_kind: UpstreamKind) -> Checked<Example> 
         value.context.report.warning(Code::EmptyTest.at_span(value.key_span), message, help);
     }
     let (read, fits) = (ExampleSettings::read(value), check_upstream_kind(value, upstream_kind));
-    let ExampleSettings { name, args, answers, response, expect } = read?;
+    let ExampleSettings { name, args, input_responses, response, expect } = read?;
     fits?;
     let position = Position::new(value.context.report, value.key_span);
-    Ok(Example { name, position, args, answers, response: response.compile(upstream_kind), expect })
+    Ok(Example { name, position, args, input_responses, response: response.compile(upstream_kind), expect })
 }
 
 /// Rejects keys for the output of a command in the response of a server, and keys for the response of a

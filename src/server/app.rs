@@ -137,14 +137,14 @@ impl App {
     }
 
     /// Connects to the shared state. From now on, requests that need the lists of MCP servers wait for
-    /// [`fetch_first_lists`](Self::fetch_first_lists), so that the first clients get complete lists.
+    /// [`fetch_mcp_lists`](Self::fetch_mcp_lists), so that the first clients get complete lists.
     pub async fn start(&mut self) {
         self.join_replicas().await;
         self.gateway.fetching_lists.send_replace(true);
     }
 
     /// Fetches the first lists of MCP servers, if [`start`](Self::start) was called: requests wait for them.
-    pub async fn fetch_first_lists(&mut self) {
+    pub async fn fetch_mcp_lists(&mut self) {
         if *self.gateway.fetching_lists.borrow() {
             self.discover(DISCOVERY_TIMEOUT).await;
             self.gateway.fetching_lists.send_replace(false);
@@ -244,7 +244,7 @@ impl App {
     async fn keep_current(mut self, mut reloader: Option<Reloader>, stop: CancellationToken) {
         // Clients are served meanwhile: a server that does not respond delays only the requests that need its
         // lists.
-        if stop.run_until_cancelled(self.fetch_first_lists()).await.is_none() {
+        if stop.run_until_cancelled(self.fetch_mcp_lists()).await.is_none() {
             self.gateway.fetching_lists.send_replace(false);
         }
         loop {

@@ -35,7 +35,7 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, String> {
         socket.bind(address)?;
         socket.listen(BACKLOG)
     };
-    listen().map_err(|error: io::Error| format!("can't listen at {address}: {error}"))
+    listen().map_err(|error: io::Error| format!("can't listen on {address}: {error}"))
 }
 
 /// Returns the listening socket inherited from the parent process (systemd socket activation, `LISTEN_FDS`).

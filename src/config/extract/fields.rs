@@ -40,14 +40,14 @@ pub(super) fn typing(
         let message = "the value as a whole can't be optional".to_owned();
         return does_not_fit(message, "remove `optional`, `default` and `?`");
     }
-    let one = !matches!(kind.kind, FieldKind::Object(_) | FieldKind::Any);
+    let is_scalar = !matches!(kind.kind, FieldKind::Object(_) | FieldKind::Any);
     match (extractor.member_names(), &written.from) {
         (MemberNames::Names(names), Some((path, span)))
             if !names.iter().any(|name| path_is_among(path, name)) =>
         {
             return reject_unknown(value, *span, extractor, path, &names);
         }
-        (MemberNames::Names(names), None) if one => {
+        (MemberNames::Names(names), None) if is_scalar => {
             let message =
                 format!("`{name}` returns an object, and `type` needs the field that it applies to");
             let first = names.first().unwrap_or(&"name");

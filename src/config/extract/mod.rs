@@ -314,7 +314,7 @@ impl Setting for Extractor {
         let extractor = read_alone(value)?;
         let kind = &extractor.kind;
         let found = match (&extractor.typing, kind.value_count(), kind.member_names()) {
-            (_, ValueCount::Block, _) => "a block",
+            (_, ValueCount::Block, _) => "a content block",
             (_, ValueCount::Many, _) => "a list",
             (Typing::Value { .. }, ValueCount::One, _) => return Ok(extractor),
             (Typing::Untyped, ..) if matches!(kind, ExtractorKind::Mcp(_)) => "a whole result",

@@ -1,4 +1,4 @@
-//! Forms of input requests: `fields` with types, or a JSON Schema.
+//! Forms of input requests (MCP elicitation): `fields` with types, or a JSON Schema.
 
 use crate::model::{SchemaError, object_without_nones};
 use crate::route::InputForm;

@@ -1,8 +1,8 @@
-//! Parser of one input request, and of `sample`: a sampling request to the client's model (MCP
-//! `sampling/createMessage`).
+//! Parser of one input request (MCP elicitation, sampling or roots), and of `sample`: a sampling request to
+//! the client's model (MCP `sampling/createMessage`).
 
 use super::form;
-use crate::config::request::{NAMES, as_name};
+use crate::config::request::{VARIABLES, as_name};
 use crate::config::schemas::UsedArguments;
 use crate::config::section::read_in_scope;
 use crate::route::{InputForm, InputRequestKindTemplate, InputRequestTemplate};
@@ -60,7 +60,7 @@ pub(super) fn read(
         report.error(Code::ReservedName.at_span(place), message, "choose another name, such as `summary`");
     }
     let InputRequestSettings { when, message, fields, schema, arguments, url, sample, optional, .. } =
-        read_in_scope(report, entry, &NAMES, used)?;
+        read_in_scope(report, entry, &VARIABLES, used)?;
     let optional = optional || sample.as_ref().is_some_and(|sample| sample.options.optional);
     let kind = match (sample, message, url) {
         (Some(sample), ..) => InputRequestKindTemplate::Sampling(sample),

@@ -1,4 +1,4 @@
-//! `input_requests`, `confirm` and `sample`: input requests to the user or the client's model.
+//! `input_requests`, `confirm` and `sample`: requests to the user (MCP elicitation) or the client's model.
 //!
 //! This file parses the rounds, `input_request` parses a single input request or sampling request, and `form`
 //! parses the form of an input request.
@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use self::input_request::InputRequestSettings;
-use super::request::NAMES;
+use super::request::VARIABLES;
 use super::schemas::UsedArguments;
 use super::section::read_in_scope;
 use crate::model::object_without_nones;
@@ -43,7 +43,7 @@ pub(super) fn read(
         entry.value.one_or_more().iter().for_each(|round| parsed.read_round(report, round, used));
     }
     if let Some(entry) = section.entry("confirm") {
-        let message: Template = read_in_scope(report, entry, &NAMES, used)?;
+        let message: Template = read_in_scope(report, entry, &VARIABLES, used)?;
         // `confirm` is a form without fields.
         let kind = InputRequestKindTemplate::Form { message, form: InputForm::default() };
         let name = entry.key.text.clone();
@@ -163,8 +163,8 @@ pub(super) fn report_unknown_input_responses(
     used: &UsedArguments,
     names: &[&str],
 ) {
-    for answer in used.input_responses.iter().filter(|answer| !names.contains(&answer.name.as_str())) {
-        let name = &answer.name;
+    for response in used.input_responses.iter().filter(|used| !names.contains(&used.name.as_str())) {
+        let name = &response.name;
         let help = match names {
             [] => Some(format!(
                 "{who} has no input requests: write `input_requests: {{ {name}: {{ message: \"…\" }} }}`"
@@ -172,7 +172,7 @@ pub(super) fn report_unknown_input_responses(
             _ => suggest::help(name, "known input requests", names.iter().copied()),
         };
         let message = format!("there is no input response `{name}`");
-        let at = Code::UndeclaredArgument.at_span(answer.span);
-        report.in_context(answer.context.clone(), || report.error(at, message, help));
+        let at = Code::UndeclaredArgument.at_span(response.span);
+        report.in_context(response.context.clone(), || report.error(at, message, help));
     }
 }

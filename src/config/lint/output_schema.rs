@@ -28,8 +28,8 @@ pub(crate) fn derived(
     for (index, compiled) in rules.iter().enumerate() {
         let RuleAction::Success(rule) = &compiled.rule.action else { continue };
         let which = || name_of_rule(report, rules, index);
-        let shape =
-            shape_of(rule, compiled.rule.extract.as_ref()).map_err(|why| format!("{} {why}", which()))?;
+        let shape = complete_schema_of(rule, compiled.rule.extract.as_ref())
+            .map_err(|why| format!("{} {why}", which()))?;
         joined = Some(match joined {
             None => shape,
             Some(before) => join_values(before, shape)
@@ -40,7 +40,7 @@ pub(crate) fn derived(
     if on_no_match == OnNoMatch::Text {
         // `on_no_match` may be a default, for example of a route to an MCP tool, so the message does not
         // quote a setting.
-        return Err("a success that no rule matches passes through without `on_no_match: error`".to_owned());
+        return Err("without `on_no_match: error`, a success that no rule matches passes through".to_owned());
     }
     if !joined.contains_key("type") {
         return Err("the value may be of any type".to_owned());
@@ -65,7 +65,7 @@ fn name_of_rule(report: &Report<'_>, rules: &[CompiledRule], index: usize) -> St
 /// # Errors
 ///
 /// The reason why the schema is unknown, as the end of a sentence about the rule.
-fn shape_of(rule: &SuccessRule, extract: Option<&Extract>) -> Result<SchemaObject, String> {
+fn complete_schema_of(rule: &SuccessRule, extract: Option<&Extract>) -> Result<SchemaObject, String> {
     if rule.structured.is_some() {
         return Err("changes the value with `structured`".to_owned());
     }
@@ -79,21 +79,21 @@ fn shape_of(rule: &SuccessRule, extract: Option<&Extract>) -> Result<SchemaObjec
 
 /// Returns the known part of the schema of a rule's value; `None` if nothing is known, or if jq changes the
 /// value.
-pub(crate) fn schema_of(rule: &SuccessRule, extract: Option<&Extract>) -> Option<SchemaObject> {
+pub(crate) fn known_schema_of(rule: &SuccessRule, extract: Option<&Extract>) -> Option<SchemaObject> {
     extract.filter(|_| rule.structured.is_none())?.schema()
 }
 
 /// Combines the schemas of two rules: objects and lists of objects are merged, other schemas must be equal.
 fn join_values(left: SchemaObject, right: SchemaObject) -> Option<SchemaObject> {
-    let are =
+    let both_are =
         |kind: &str| [&left, &right].iter().all(|schema| schema.get("type").is_some_and(|own| own == kind));
     if left == right {
         return Some(left);
     }
-    if are("object") {
+    if both_are("object") {
         return Some(join(&left, &right));
     }
-    let items = |schema: &SchemaObject| member(schema, "items").filter(|_| are("array")).cloned();
+    let items = |schema: &SchemaObject| member(schema, "items").filter(|_| both_are("array")).cloned();
     let items = join_values(items(&left)?, items(&right)?)?;
     Some(Map::from_iter([("type".into(), "array".into()), ("items".into(), items.into())]))
 }
@@ -159,7 +159,7 @@ fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compile
         let message = "`output` requires a value, but `binary` returns none";
         return report.error(Code::OutputShape.at_span(compiled.span), message, "remove `output`");
     }
-    let Some(of_rule) = schema_of(rule, extract) else { return };
+    let Some(of_rule) = known_schema_of(rule, extract) else { return };
     let span = shape_entry(&compiled.node).map_or(compiled.span, |entry| entry.key.span);
     let comparison = Comparison { report, span };
     let document = output.document();

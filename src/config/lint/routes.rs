@@ -29,7 +29,7 @@ pub(crate) fn warn_of_unused_on_no_match(section: &OpenSection<'_>) {
 }
 
 /// Warns of arguments in a REST path or a resource URI that the request does not use, and of arguments in
-/// `limit.more` that do not select the rows: every part would be the first.
+/// `limit.more` that do not select the rows: every page would be the first one.
 pub(crate) fn warn_of_unused_arguments<'a>(
     report: &Report<'_>,
     unused: impl Iterator<Item = &'a ArgumentUse>,
@@ -51,7 +51,7 @@ pub(crate) fn warn_of_unused_arguments<'a>(
 }
 
 /// Rejects header settings of a route that runs a command.
-pub(crate) fn report_headers(section: &OpenSection<'_>) {
+pub(crate) fn reject_headers(section: &OpenSection<'_>) {
     let names = ["forward_headers", "propagate_trace_context"];
     for entry in names.into_iter().filter_map(|name| section.entry(name)) {
         let message = format!("`{}` has no effect: a command has no headers", entry.key.text);
@@ -59,8 +59,8 @@ pub(crate) fn report_headers(section: &OpenSection<'_>) {
     }
 }
 
-/// Warns of examples whose arguments violate the input schema.
-pub(crate) fn warn_of_impossible_examples(section: &OpenSection<'_>, input: &InputSchema, tests: &[Example]) {
+/// Warns of tests whose arguments violate the input schema.
+pub(crate) fn warn_of_impossible_tests(section: &OpenSection<'_>, input: &InputSchema, tests: &[Example]) {
     let items = section.get("tests").and_then(Node::as_list).unwrap_or_default();
     for (test, item) in tests.iter().zip(items) {
         let Some(args) = item.get("args") else { continue };

@@ -1,5 +1,5 @@
-//! Checks of process settings and upstreams: `on_store_failure` without `shared_state`, timeouts that exceed
-//! `server.shutdown_timeout`, and unused upstreams.
+//! Checks of process settings and upstreams: `on_store_failure` without `shared_state`, timeouts that are
+//! never reached or exceed `server.shutdown_timeout`, and unused upstreams.
 
 use std::time::Duration;
 

@@ -50,7 +50,7 @@ impl ListedTool {
     }
 
     /// Returns the keys of the route that are defined by the server.
-    pub(super) fn parts(&self, input: InputParts, has_output: bool) -> Map<String, Value> {
+    pub(super) fn parts(&self, input: InputParts, with_output: bool) -> Map<String, Value> {
         let mut parts = Map::new();
         for name in ["title", "description"] {
             let text = self.members.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
@@ -71,7 +71,7 @@ impl ListedTool {
             (None, _) | (_, InputParts::Names) => self.names_only(),
         };
         parts.insert("input".into(), input);
-        let output = schema("outputSchema").filter(|_| has_output);
+        let output = schema("outputSchema").filter(|_| with_output);
         parts.extend(output.map(|output| ("output".to_owned(), output.clone())));
         parts
     }

@@ -130,7 +130,7 @@ impl Importer {
 
     /// Returns the configuration as JSON with masked secrets, for operators.
     pub fn to_masked_json(&self) -> Value {
-        secret_masking::shown(&self.trees().root)
+        secret_masking::masked_json(&self.trees().root)
     }
 
     /// Parses the files again. No errors occur, because the files were valid when they were loaded.
@@ -183,11 +183,11 @@ impl ListedServer<'_> {
                 }
             }
         }
-        self.list(&listed, file_routes, &mut imported);
+        self.import_tools(&listed, file_routes, &mut imported);
         imported
     }
 
-    fn list(&self, listed: &[ListedTool], file_routes: &[CompiledRoute], imported: &mut ImportedTools) {
+    fn import_tools(&self, listed: &[ListedTool], file_routes: &[CompiledRoute], imported: &mut ImportedTools) {
         let Some(rules) = &self.file.tools else { return };
         let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_str()).collect();
         for unknown in rules.unknown_names(&names) {
@@ -234,8 +234,8 @@ impl ListedServer<'_> {
         name: &str,
     ) -> Result<(CompiledRoute, Option<String>), String> {
         let mut first_error = None;
-        for (input, has_output, omission) in FALLBACKS {
-            let mut parts = tool.parts(input, has_output);
+        for (input, with_output, omission) in FALLBACKS {
+            let mut parts = tool.parts(input, with_output);
             if let Some(description) = rules.description_of(&tool.name) {
                 parts.insert("description".into(), description.into());
             }

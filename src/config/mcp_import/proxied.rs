@@ -151,9 +151,9 @@ fn valid_members(members: &Map<String, Value>, key: &str) -> Map<String, Value> 
         "arguments" | "icons" | "annotations" => false,
         name => name == key,
     });
-    for (name, must) in [("arguments", "name"), ("icons", "src")] {
+    for (name, required) in [("arguments", "name"), ("icons", "src")] {
         let items = members.get(name).and_then(Value::as_array).into_iter().flatten();
-        let items = items.filter(|item| item.get(must).is_some_and(Value::is_string));
+        let items = items.filter(|item| item.get(required).is_some_and(Value::is_string));
         let items: Vec<Value> = items.map(without_wrong_types).collect();
         if !items.is_empty() {
             out.insert(name.to_owned(), items.into());

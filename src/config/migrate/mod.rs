@@ -16,7 +16,7 @@ use std::ops::Range;
 use serde::Serialize;
 
 use self::walk::{RenamedNames, ReplacedName, Walk};
-use super::compile::{FileSettings, RULES_FORM, VERSION_KEY};
+use super::compile::{FileSettings, RULES_KIND, VERSION_KEY};
 use super::renamed::{RENAMES, Renames, sections};
 use super::{file, folder};
 use crate::settings::{
@@ -82,8 +82,8 @@ pub fn migrate(name: &str, bytes: &[u8], format: Format) -> Result<Migrated, Pro
 }
 
 fn migrate_by(renames: &Renames, name: &str, text: &str, format: Format) -> Result<Migrated, Problems> {
-    let body = folder::without_mark(text);
-    let mark = &text[..text.len() - body.len()];
+    let body = folder::without_bom(text);
+    let bom = &text[..text.len() - body.len()];
     let variables = renames.variables.iter().map(|(was, now)| ((*was).to_owned(), (*now).to_owned()));
     let environment = renames.environment().filter_map(|(was, now, _)| Some((was, now?)));
     let migration = Migration {
@@ -100,7 +100,7 @@ fn migrate_by(renames: &Renames, name: &str, text: &str, format: Format) -> Resu
     migrated.changes.dedup();
     migrated.remarks.sort();
     migrated.remarks.dedup();
-    migrated.text.insert_str(0, mark);
+    migrated.text.insert_str(0, bom);
     Ok(migrated)
 }
 
@@ -147,13 +147,13 @@ impl Migration<'_> {
     /// Migrates a YAML file: a configuration, named rules, or another file that may contain configurations as
     /// strings.
     fn yaml(&self, text: &str) -> Result<Migrated, Problems> {
-        let forms: Vec<_> = self.read(text)?.1.iter().map(|tree| self.form_of(tree)).collect();
-        let mut migrated = self.rewrite(text, &forms)?;
-        self.move_keys(&mut migrated, &forms);
-        if forms.iter().any(Option::is_none) {
+        let kinds: Vec<_> = self.read(text)?.1.iter().map(|tree| self.kind_of(tree)).collect();
+        let mut migrated = self.rewrite(text, &kinds)?;
+        self.move_keys(&mut migrated, &kinds);
+        if kinds.iter().any(Option::is_none) {
             let (files, trees) = self.read(&migrated.text)?;
             let mut blocks = Vec::new();
-            let other_files = trees.iter().zip(&forms).filter(|(_, form)| form.is_none());
+            let other_files = trees.iter().zip(&kinds).filter(|(_, kind)| kind.is_none());
             other_files.for_each(|(tree, _)| find_in_manifest(&files, tree, &mut blocks));
             migrated.rewrite_blocks(blocks, |text| self.yaml(text).ok());
         }
@@ -166,8 +166,8 @@ impl Migration<'_> {
         migrated
     }
 
-    /// Kind of a whole file: a configuration if most of its keys are known. `None` for other files.
-    fn form_of(&self, tree: &Node) -> Option<ValueKind> {
+    /// Kind of a whole file: a configuration if most of its keys are known, or named rules; else `None`.
+    fn kind_of(&self, tree: &Node) -> Option<ValueKind> {
         let entries = tree.as_map()?;
         // `version` does not count, because many other files have such a key.
         let is_known = |name: &str| {
@@ -179,7 +179,7 @@ impl Migration<'_> {
         if known * 2 > entries.len() {
             return Some(FileSettings::KIND);
         }
-        let rules = ValueKind::Map(&RULES_FORM);
+        let rules = ValueKind::Map(&RULES_KIND);
         self.count(tree, &rules).map(|_| rules)
     }
 
@@ -195,7 +195,7 @@ impl Migration<'_> {
     fn fragment(&self, text: &str) -> Option<Migrated> {
         let (_, trees) = self.read(text).ok()?;
         let [tree] = trees.as_slice() else { return self.yaml(text).ok() };
-        if self.form_of(tree).is_some() {
+        if self.kind_of(tree).is_some() {
             return self.yaml(text).ok();
         }
         let kinds = sections()
@@ -223,14 +223,14 @@ impl Migration<'_> {
     }
 
     /// Returns the text with new names, after checking that the renames change nothing else.
-    fn rewrite(&self, text: &str, forms: &[Option<ValueKind>]) -> Result<Migrated, Problems> {
+    fn rewrite(&self, text: &str, kinds: &[Option<ValueKind>]) -> Result<Migrated, Problems> {
         let (files, trees) = self.read(text)?;
         let mut excluded = HashSet::new();
         let (replaced, remarks, expected, edits) = loop {
             let mut walk = Walk::new(self, text, &excluded);
             let mut trees = trees.clone();
-            for (tree, form) in trees.iter_mut().zip(forms) {
-                match form {
+            for (tree, kind) in trees.iter_mut().zip(kinds) {
+                match kind {
                     Some(kind) => walk.value(tree, kind, None),
                     None => walk.walk_other_file(tree),
                 }

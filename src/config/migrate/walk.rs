@@ -45,7 +45,7 @@ pub(super) struct RenamedNames {
 }
 
 /// Occurrence of a renamed name in a text: its offset, the old name and the new one.
-type RenamedName<'n> = (usize, &'n str, &'n str);
+type NameOccurrence<'n> = (usize, &'n str, &'n str);
 
 /// How well a value matches a kind; greater is better.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -162,15 +162,15 @@ impl<'t> Walk<'t> {
         &mut self,
         text: &mut String,
         span: SourceSpan,
-        words: &RenamedNames,
+        names: &RenamedNames,
         section: &'static str,
     ) {
         let Some(written) = self.text.get(span.start..span.end) else { return };
-        let (found, unsure) = find(text, words);
+        let (found, unsure) = find(text, names);
         for word in unsure {
             self.remark(span, section, format!("`{word}` may refer to something else here"));
         }
-        let (in_file, _) = find(written, words);
+        let (in_file, _) = find(written, names);
         let is_same = found.iter().map(|(.., now)| now).eq(in_file.iter().map(|(.., now)| now));
         if !is_same || self.excluded.contains(&span.start) {
             for (_, was, now) in found {
@@ -299,15 +299,15 @@ impl<'t> Walk<'t> {
 }
 
 /// Finds the names to replace in a text. Also returns the old names that the text itself may define.
-fn find<'n>(text: &str, words: &'n RenamedNames) -> (Vec<RenamedName<'n>>, Vec<&'n str>) {
+fn find<'n>(text: &str, names: &'n RenamedNames) -> (Vec<NameOccurrence<'n>>, Vec<&'n str>) {
     let (mut found, mut unsure) = (Vec::new(), Vec::new());
-    for (was, now) in words.names.iter().map(|(was, now)| (was.as_str(), now.as_str())) {
+    for (was, now) in names.names.iter().map(|(was, now)| (was.as_str(), now.as_str())) {
         let is_name = |character: char| character.is_alphanumeric() || character == '_';
         let places = text.match_indices(was).map(|(at, _)| at);
         let mut places: Vec<usize> = places
             .filter(|at| !text[..*at].ends_with(is_name) && !text[at + was.len()..].starts_with(is_name))
             .collect();
-        if words.in_expressions {
+        if names.in_expressions {
             // An assignment of a shell script, such as `exit=$?`; not a comparison, such as `$exit==0`.
             let is_assignment = |at: &usize| {
                 let after = &text[at + was.len()..];

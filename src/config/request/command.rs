@@ -45,8 +45,8 @@ impl RequestParser<'_> {
         // reported.
         words.iter().try_for_each(|word| check_is_plain(value, word))?;
         let words = read_each(words.into_iter().map(|word| word_of_line(value, word)))?;
-        let is_past_options = self.is_past_options(&upstream);
-        let template = CommandTemplate { words, is_past_options, ..Default::default() };
+        let follows_end_of_options = self.follows_end_of_options(&upstream);
+        let template = CommandTemplate { words, follows_end_of_options, ..Default::default() };
         Ok(CompiledRequest { upstream, template: RequestTemplate::Command(template) })
     }
 
@@ -105,13 +105,13 @@ impl RequestParser<'_> {
         Ok(CommandTemplate {
             words,
             leading_dash_arguments,
-            is_past_options: upstream.is_some_and(|upstream| self.is_past_options(upstream)),
+            follows_end_of_options: upstream.is_some_and(|upstream| self.follows_end_of_options(upstream)),
             stdin: stdin.transpose()?,
         })
     }
 
-    /// Whether the upstream's command line contains `--`, so that no argument after it is an option.
-    fn is_past_options(&self, upstream: &UpstreamName) -> bool {
+    /// Whether the upstream's command line contains `--` (end of options): no argument after it is an option.
+    fn follows_end_of_options(&self, upstream: &UpstreamName) -> bool {
         let command = self.upstreams.file(upstream).and_then(|file| file.settings.command());
         command.is_some_and(|command| command.arguments.iter().any(|word| word == "--"))
     }
@@ -142,7 +142,7 @@ impl RequestParser<'_> {
             Scope::from_cursor(&self.value).used.borrow_mut().all = true;
             return tool.map(ToolTemplate::new);
         };
-        let value = self.value.member(entry, "a text of `arguments`", JsonTemplate::KIND);
+        let value = self.value.member(entry, "a string of `arguments`", JsonTemplate::KIND);
         if value.node.as_map().is_none() && value.node.as_text().and_then(expression) != Some("args") {
             let message = "`arguments` of a tool must be a map";
             let help = "write `arguments: { NAME: \"{{ args.name }}\" }`, or remove it to pass all arguments";

@@ -53,8 +53,8 @@ pub(super) struct RequestSettings {
     body: Option<RequestBodyTemplate>,
     /// MCP servers: name of the tool, as the server lists it.
     tool: Option<String>,
-    /// Commands: further arguments, a template each. MCP tools: arguments, in which every text is a template;
-    /// all arguments of the call when absent.
+    /// Commands: further arguments, a template each. MCP tools: arguments, in which every string is a
+    /// template; all arguments of the call when absent.
     #[key(kind = ValueKind::Either(&[ValueKind::List(&ValueKind::Scalar), ValueKind::Map(&ValueKind::Anything)]))]
     arguments: ReadElsewhere,
     /// Commands: arguments whose value may start with `-`. The command then reads it as an option.
@@ -68,7 +68,7 @@ pub(super) struct RequestSettings {
 #[derive(Section)]
 #[section(id = "body")]
 struct BodySettings {
-    /// JSON, in which every text is a template; `"{{ args }}"` alone inserts the value itself.
+    /// JSON, in which every string is a template; `"{{ args }}"` alone inserts the value itself.
     #[key(with = read_json)]
     json: Option<JsonTemplate>,
     /// Form fields: a template each.
@@ -83,8 +83,9 @@ struct BodySettings {
 }
 
 /// Variables of templates that are rendered before there is a response.
-pub(super) const NAMES: [&str; 2] = ["args", "input_responses"];
-pub(super) const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
+pub(super) const VARIABLES: [&str; 2] = ["args", "input_responses"];
+/// Methods that are known by name; any other token is accepted too.
+pub(super) const USUAL_METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
 const HELP: &str = "write `METHOD UPSTREAM/path`, such as `GET weather/forecast/{city}`";
 
@@ -138,7 +139,7 @@ pub(super) fn read(
     let name = format!("`{}`", entry.key.text);
     let value = cursor(report, entry.key.span, &entry.value, &name, KIND);
     values::warn_of_secrets(report, &entry.value);
-    let mut request = in_scope(&NAMES, used, |scope| {
+    let mut request = in_scope(&VARIABLES, used, |scope| {
         let parser = RequestParser { value: value.in_scope(scope), upstreams };
         match &entry.value.kind {
             Kind::Text(text) => parser.line(text),
@@ -172,7 +173,7 @@ impl RequestParser<'_> {
             _ => {}
         }
         let place = span_of(value, word);
-        if !METHODS.contains(&word) && self.names().any(|known| known == word) {
+        if !USUAL_METHODS.contains(&word) && self.names().any(|known| known == word) {
             let message = format!("{name} begins with the upstream `{word}`, and has no method");
             let help = format!("write `GET {word}/path`; `RUN {word} word` if the upstream is a command");
             return value.reject_coded(Code::InvalidRequest.at_span(place), message, help);
@@ -343,14 +344,15 @@ fn method_of(value: &Cursor<'_>, span: SourceSpan, text: &str) -> Checked<Method
     }
     // Methods are case-sensitive: `get` is a valid token, but not a registered method (RFC 9110, section
     // 9.1).
-    if let Some(usual) = METHODS.into_iter().find(|usual| *usual != text && usual.eq_ignore_ascii_case(text))
+    if let Some(usual) =
+        USUAL_METHODS.into_iter().find(|usual| *usual != text && usual.eq_ignore_ascii_case(text))
     {
         let message = format!("the HTTP method must be in capitals, found `{text}`");
         return value.reject_coded(at, message, format!("write `{usual}`"));
     }
     let Ok(method) = text.parse::<Method>() else {
         let bare = text.trim_matches(|c: char| !c.is_ascii_alphabetic());
-        let help = match METHODS.into_iter().find(|usual| usual.eq_ignore_ascii_case(bare)) {
+        let help = match USUAL_METHODS.into_iter().find(|usual| usual.eq_ignore_ascii_case(bare)) {
             Some(usual) => format!("write `{usual}` without `{}`", text.replace(bare, "")),
             None => "write `GET`, `POST`, or another method, such as `PROPFIND`".to_owned(),
         };
@@ -360,7 +362,7 @@ fn method_of(value: &Cursor<'_>, span: SourceSpan, text: &str) -> Checked<Method
         let message = "`CONNECT` is not supported: a tool can't use a tunnel";
         return value.reject_coded(at, message, "use another method");
     }
-    if let Some(usual) = suggest::nearest(text, METHODS).filter(|usual| *usual != text) {
+    if let Some(usual) = suggest::nearest(text, USUAL_METHODS).filter(|usual| *usual != text) {
         let message = format!("the method `{text}` looks like a misspelled `{usual}`; it is sent unchanged");
         let help = format!("write `{usual}` if that was meant");
         value.context.report.warning(Code::UnusualMethod.at_span(span), message, help);

@@ -55,9 +55,8 @@ pub(super) fn target(value: &Cursor<'_>, text: &str) -> Checked<RequestTarget> {
     warn_of_dollar_names(value, text);
     let path = PathTemplate::parse(path).map_err(|error| reject(error, &help))?;
     if query.contains("{{") {
-        let message = "a one-line request can't contain templates";
-        let help =
-            "write an argument as `{name}` in one line, or use the map form with a template under `query`";
+        let message = "a path and its query can't contain templates";
+        let help = "write an argument as `{name}`, or use the map form with a template under `query`";
         return value.reject_coded(Code::NotEvaluated.at_span(value.node.span), message, help);
     }
     let query = QueryTemplate::parse(query).map_err(|error| reject(error, "write `?units={units}`"))?;
@@ -183,7 +182,7 @@ impl Setting for JsonTemplate {
                 Scope::from_cursor(value).used.borrow_mut().all = true;
                 Self::AllArguments
             }
-            Kind::Text(text) => match (placeholder(text), single_answer(text)) {
+            Kind::Text(text) => match (placeholder(text), single_input_response(text)) {
                 (Some((name, is_omitted)), _) => {
                     add_argument(value, name, is_omitted);
                     let kind = if is_omitted { Self::NotNull } else { Self::Argument };
@@ -207,7 +206,7 @@ impl Setting for JsonTemplate {
 
 /// Parses a JSON body, in which every string is a template.
 pub(super) fn read_json(value: &Cursor<'_>) -> Checked<Option<JsonTemplate>> {
-    let name = format!("a text of {}", value.name);
+    let name = format!("a string of {}", value.name);
     JsonTemplate::read(&value.part(value.node, &name, JsonTemplate::KIND)).map(Some)
 }
 
@@ -284,7 +283,7 @@ pub(super) fn placeholder(text: &str) -> Option<(&str, bool)> {
 }
 
 /// Returns `form` and `count` if the text is exactly `{{ input_responses.form.count }}`.
-fn single_answer(text: &str) -> Option<(&str, Option<&str>)> {
+fn single_input_response(text: &str) -> Option<(&str, Option<&str>)> {
     let path = expression(text)?.strip_prefix("input_responses.")?;
     match path.split_once('.') {
         None => Some((as_name(path)?, None)),

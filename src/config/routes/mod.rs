@@ -11,7 +11,7 @@ use std::{cell::RefCell, collections::HashSet, sync::Arc, time::Duration};
 use serde_json::{Map, Value};
 
 use self::shared::ResponseSettings;
-use super::compile::RESPONSE;
+use super::compile::RESPONSE_KIND;
 use super::input_requests::InputRequestRounds;
 use super::lint::{self, forwarded_credentials, templates};
 use super::request::Upstreams;
@@ -115,7 +115,7 @@ pub(super) struct RouteSettings {
     #[key(default = WrapNonObjects::Always)]
     wrap_non_objects: WrapNonObjects,
     /// Rules for the upstream response; the first rule that matches is applied.
-    #[key(kind = RESPONSE)]
+    #[key(kind = RESPONSE_KIND)]
     response: ReadElsewhere,
     /// Error for arguments that violate `input`, written like `error` of a rule: `value.message` describes
     /// the violation.
@@ -289,13 +289,13 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     if let Some(request) = section.get("request") {
         templates::warn_of_unescaped(report, request, input.document());
     }
-    lint::routes::warn_of_impossible_examples(&section, &input, &tests);
+    lint::routes::warn_of_impossible_tests(&section, &input, &tests);
     let mut request = request?;
     let (mut forward, mut known) = (responses.forward_headers.0, HashSet::new());
     forward.retain(|name| known.insert(name.clone()));
     match &mut request.template {
         RequestTemplate::Http(template) => template.forwarded = forward,
-        RequestTemplate::Command(_) => lint::routes::report_headers(&section),
+        RequestTemplate::Command(_) => lint::routes::reject_headers(&section),
         RequestTemplate::Tool(template) => {
             template.forwarded = forward;
             template.effect = annotations.as_ref().map(SideEffects::from_annotations).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::compile::RESPONSE;
+use crate::config::compile::RESPONSE_KIND;
 use crate::config::lint::forwarded_credentials::warn_of_forwarded_authorization;
 use crate::config::section::ReadElsewhere;
 use crate::model::ErrorFormat;
@@ -76,7 +76,7 @@ pub(in crate::config) struct DefaultSettings {
     #[key(part)]
     pub(in crate::config) policies: PolicySettings,
     /// Rules that every route tries after its own.
-    #[key(kind = RESPONSE)]
+    #[key(kind = RESPONSE_KIND)]
     response: ReadElsewhere,
     /// Scopes that a client needs for routes and prompts. Default: none; every authenticated client is
     /// authorized.

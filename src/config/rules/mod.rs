@@ -16,7 +16,7 @@ mod parameters;
 use std::cell::Cell;
 
 use self::parameters::{NODE_LIMIT, Substitution, TEXT_LIMIT_BYTES, parameter_uses};
-use super::compile::RESPONSE;
+use super::compile::RESPONSE_KIND;
 use super::section::{ReadElsewhere, cursor};
 use crate::settings::{
     Budget, Checked, Code, Entry, Key, Kind, Named, Node, OpenSection, ProblemContext, Report, Section,
@@ -70,7 +70,7 @@ pub(super) struct RuleSetSettings {
     #[key(public)]
     parameters: Named<ReadElsewhere>,
     /// Rules.
-    #[key(kind = RESPONSE)]
+    #[key(kind = RESPONSE_KIND)]
     response: ReadElsewhere,
 }
 

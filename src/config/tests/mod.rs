@@ -351,7 +351,7 @@ fn a_tool_whose_results_pass_without_a_rule_has_no_output_schema_of_its_rules() 
         let file = &loaded.routes[0];
         (file.route.definition.output_schema.is_some(), file.no_output_schema.clone())
     };
-    let passes = "a success that no rule matches passes through without `on_no_match: error`";
+    let passes = "without `on_no_match: error`, a success that no rule matches passes through";
     assert_eq!(route(""), (false, Some(passes.to_owned())));
     assert_eq!(route("    on_no_match: text\n"), (false, Some(passes.to_owned())));
     assert_eq!(route("    on_no_match: error\n"), (true, None));

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use crate::config::compile::RESPONSE;
+use crate::config::compile::RESPONSE_KIND;
 use crate::config::routes::AnnotationSettings;
 use crate::config::section::ReadElsewhere;
 use crate::model::ToolName;
@@ -43,7 +43,7 @@ pub struct ToolRules {
     #[key(public)]
     describe: Named<String>,
     /// Rules for the tools' results. A result that no rule matches is returned unmodified.
-    #[key(kind = RESPONSE)]
+    #[key(kind = RESPONSE_KIND)]
     response: ReadElsewhere,
     /// Error for arguments that violate a tool's schema, written like `error` of a rule: `value.message`
     /// describes the violation.
@@ -73,7 +73,7 @@ struct ToolOverride {
     #[key(kind = ValueKind::JsonSchema)]
     output: ReadElsewhere,
     /// Rules that are tried before those of `tools.response`.
-    #[key(kind = RESPONSE)]
+    #[key(kind = RESPONSE_KIND)]
     response: ReadElsewhere,
     /// Question that the user must confirm before the tool is called: a template.
     confirm: ReadElsewhere<String>,

@@ -21,7 +21,7 @@ pub struct CommandTemplate {
     /// Names of arguments that may begin with `-`, so that clients can pass options.
     pub leading_dash_arguments: Vec<String>,
     /// Whether the words of the configured command contain `--`, so that no later word is an option.
-    pub is_past_options: bool,
+    pub follows_end_of_options: bool,
     /// Standard input.
     pub stdin: Option<RequestBodyTemplate>,
 }
@@ -80,7 +80,8 @@ impl CommandTemplate {
         work_budget: Option<&WorkBudget>,
     ) -> Result<CommandRequest, RequestError> {
         let mut renderer = RequestRenderer::new(arguments, work_budget);
-        let mut words = CommandWords { list: Vec::new(), bytes: 0, is_past_options: self.is_past_options };
+        let mut words =
+            CommandWords { list: Vec::new(), bytes: 0, follows_end_of_options: self.follows_end_of_options };
         for template in &self.words {
             self.push_word(template, &mut renderer, &mut words)?;
         }
@@ -103,14 +104,14 @@ impl CommandTemplate {
     ) -> Result<(), RequestError> {
         match template {
             WordTemplate::Fixed(text) => {
-                words.is_past_options |= text == "--";
+                words.follows_end_of_options |= text == "--";
                 words.push(text.clone())
             }
             WordTemplate::Argument { before, name, after } => {
                 for item in items_of(renderer.arguments.get(name)) {
                     let text = scalar(name, Some(item)).map_err(RequestError::new)?;
                     let may_begin_with_dash =
-                        words.is_past_options || self.leading_dash_arguments.contains(name);
+                        words.follows_end_of_options || self.leading_dash_arguments.contains(name);
                     if before.is_empty() && text.starts_with('-') && !may_begin_with_dash {
                         return Err(RequestError::new(format!(
                             "argument `{name}` must not begin with `-`, because the program would parse it \
@@ -131,7 +132,7 @@ impl CommandTemplate {
                     return Ok(());
                 }
                 if text.starts_with('-')
-                    && !words.is_past_options
+                    && !words.follows_end_of_options
                     && !self.has_own_option(template, &text, renderer)?
                 {
                     return Err(RequestError::new(
@@ -218,7 +219,7 @@ fn masked(value: &Value, mask: fn(char) -> bool) -> Value {
 struct CommandWords {
     list: Vec<String>,
     bytes: usize,
-    is_past_options: bool,
+    follows_end_of_options: bool,
 }
 
 impl CommandWords {
@@ -353,7 +354,8 @@ mod tests {
         };
         assert_eq!(build(&allowed, json!({"path": "-v", "more": "-x"})).unwrap(), ["-v", "-v-x"]);
         build(&allowed, json!({"path": "", "more": "-x"})).unwrap_err();
-        let past = CommandTemplate { words: words(), is_past_options: true, ..CommandTemplate::default() };
+        let past =
+            CommandTemplate { words: words(), follows_end_of_options: true, ..CommandTemplate::default() };
         assert_eq!(build(&past, json!({"path": "-v", "more": ""})).unwrap(), ["-v", "-v"]);
         let mut with_dashes = vec![WordTemplate::Fixed("--".into())];
         with_dashes.extend(words());

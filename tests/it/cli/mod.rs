@@ -320,8 +320,8 @@ fn examples_are_chosen_by_route_and_by_name() {
     }
     for (more, part) in [
         (&["--route", "c"][..], "there is no route `c`; there are `a`, `a_cold`, `b`"),
-        (&["hot"], "no example has `hot` in its name"),
-        (&["b/", "--route", "a"], "no example of `a` has `b/` in its name"),
+        (&["hot"], "no test has `hot` in its name"),
+        (&["b/", "--route", "a"], "no test of `a` has `b/` in its name"),
     ] {
         let (code, out) = run(more);
         let out = String::from_utf8(out).unwrap();
