@@ -1,14 +1,18 @@
 //! Parser of one input request (MCP elicitation, sampling or roots), and of `sample`: a sampling request to
 //! the client's model (MCP `sampling/createMessage`).
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
 use super::form;
 use crate::config::request::{VARIABLES, as_name};
 use crate::config::schemas::UsedArguments;
-use crate::config::section::read_in_scope;
+use crate::config::section::{is_template, read_in_scope};
 use crate::route::{InputForm, InputRequestKindTemplate, InputRequestTemplate};
 use crate::settings::{
     Checked, Code, Cursor, Entry, Invalid, Kind, OpenSection, Report, Section, Setting, SourceSpan,
-    ValueKind, text_of,
+    ValueKind, fixed_regex, text_of,
 };
 use crate::translate::expressions::{Scope, read_condition};
 use crate::translate::{
@@ -31,8 +35,8 @@ pub(in crate::config) struct InputRequestSettings {
     schema: Option<InputForm>,
     /// Arguments that the user fills in if the client omitted them, with their schema from `input`.
     arguments: Option<Vec<(String, SourceSpan)>>,
-    /// URL that the user opens; templates in it are percent-encoded. For secrets, which forms must not
-    /// request.
+    /// URL that the user opens; templates after its host are percent-encoded. For secrets, which forms must
+    /// not request.
     #[key(with = read_url)]
     url: Option<Template>,
     /// Sampling request to the client's model: a template, or a map.
@@ -100,7 +104,8 @@ impl InputRequestSettings {
 /// Parses `when`. The condition may use any argument, also through the input `.` of the filter.
 fn read_when(value: &Cursor<'_>) -> Checked<Option<Jq>> {
     let text = text_of(value)?;
-    if let Some(name) = ["$status", "$headers"].into_iter().find(|name| text.contains(name)) {
+    static UNAVAILABLE: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"\$(?:status|headers)\b"));
+    if let Some(name) = UNAVAILABLE.find(text).map(|found| found.as_str()) {
         let message = format!("`{name}` is not available: there is no response yet");
         let help = "use `$args` or `$input_responses`";
         return value.reject_coded(Code::UnknownName.at_span(value.node.span), message, help);
@@ -111,9 +116,14 @@ fn read_when(value: &Cursor<'_>) -> Checked<Option<Jq>> {
 
 fn read_url(value: &Cursor<'_>) -> Checked<Option<Template>> {
     let written = Template::read(value)?;
-    if !["https://", "http://"].iter().any(|scheme| written.source().starts_with(scheme)) {
-        let help = "write `https://HOST/…`; only the part after the host can be a template";
+    let help = "write `https://HOST/…`; only the part after the host can be a template";
+    let rest = ["https://", "http://"].iter().find_map(|scheme| written.source().strip_prefix(scheme));
+    let Some(rest) = rest else {
         return value.reject(Invalid::new("`url` must begin with `https://` or `http://`", help));
+    };
+    // Otherwise the model could choose the host that the user opens.
+    if rest.split(['/', '?', '#']).next().is_some_and(is_template) {
+        return value.reject(Invalid::new("the host of `url` can't be a template", help));
     }
     // The template has already been compiled; compiling it for another output context cannot fail.
     Ok(Template::compile_for(OutputContext::Url, written.source()).ok())
