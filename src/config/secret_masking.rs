@@ -199,25 +199,29 @@ pub(super) const HIDDEN: &str = "(hidden)";
 
 /// Converts a tree to JSON with masked secrets. References to variables and files remain, because only their
 /// values are secret.
-pub(super) fn shown(node: &Node) -> Value {
+pub(super) fn masked_json(node: &Node) -> Value {
     match &node.kind {
         _ if node.secret => HIDDEN.into(),
         Kind::Text(text) => without_secrets(text).into(),
         Kind::Null | Kind::Boolean(_) | Kind::Number(_) => node.to_json(),
-        Kind::List(items) => items.iter().map(shown).collect(),
-        Kind::Map(entries) => Value::Object(entries.iter().map(entry_shown).collect::<Map<_, _>>()),
+        Kind::List(items) => items.iter().map(masked_json).collect(),
+        Kind::Map(entries) => Value::Object(entries.iter().map(masked_entry).collect::<Map<_, _>>()),
     }
 }
 
-fn entry_shown(Entry { key, value }: &Entry) -> (String, Value) {
+fn masked_entry(Entry { key, value }: &Entry) -> (String, Value) {
     let value = match &value.kind {
         // Any argument of a program may be a secret, so only the program and the names of options are shown.
         Kind::List(words) if key.text == "command" => words
             .iter()
             .enumerate()
-            .map(|(index, word)| if index == 0 || is_no_secret(word) { shown(word) } else { HIDDEN.into() })
+            .map(
+                |(index, word)| {
+                    if index == 0 || is_no_secret(word) { masked_json(word) } else { HIDDEN.into() }
+                },
+            )
             .collect(),
-        _ => shown(value),
+        _ => masked_json(value),
     };
     (key.text.clone(), value)
 }
@@ -287,7 +291,7 @@ upstreams:
 ";
         let (root, _) = reading(text, |report| file::read(report, 0));
         assert_eq!(
-            shown(&root.unwrap()),
+            masked_json(&root.unwrap()),
             serde_json::json!({ "upstreams": { "a": {
                 "headers": { "X-Digest": HIDDEN, "X-Other": "shown" },
             } } })
@@ -311,7 +315,7 @@ routes:
 ";
         let (root, _) = reading(text, |report| file::read(report, 0));
         assert_eq!(
-            shown(&root.unwrap()),
+            masked_json(&root.unwrap()),
             serde_json::json!({
                 "shared_state": { "url": "redis://a.test", "sentinel_password": { "by": HIDDEN } },
                 "server": {
@@ -345,7 +349,7 @@ routes:
             "a: { command: [tool, --password, word, -p, -pword, --key=word, \"${KEY}\", \"file:/word\", 7] }";
         let (root, _) = reading(text, |report| file::read(report, 0));
         assert_eq!(
-            shown(&root.unwrap()),
+            masked_json(&root.unwrap()),
             serde_json::json!({ "a": { "command":
                 ["tool", "--password", HIDDEN, "-p", HIDDEN, HIDDEN, "${KEY}", "file:/word", HIDDEN] } })
         );

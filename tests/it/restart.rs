@@ -365,7 +365,8 @@ fn a_number_of_sockets_that_is_no_number_is_an_error() {
     std::fs::remove_file(&file).unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    let expected = "can't listen at the socket that `LISTEN_FDS` passes: `LISTEN_FDS` is not a number";
+    let expected = "can't listen on the socket that `LISTEN_FDS` passes (socket activation): \
+                    `LISTEN_FDS` is not a number";
     assert!(stderr.contains(expected), "{stderr}");
 }
 

@@ -187,7 +187,12 @@ impl ListedServer<'_> {
         imported
     }
 
-    fn import_tools(&self, listed: &[ListedTool], file_routes: &[CompiledRoute], imported: &mut ImportedTools) {
+    fn import_tools(
+        &self,
+        listed: &[ListedTool],
+        file_routes: &[CompiledRoute],
+        imported: &mut ImportedTools,
+    ) {
         let Some(rules) = &self.file.tools else { return };
         let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_str()).collect();
         for unknown in rules.unknown_names(&names) {
