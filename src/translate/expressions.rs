@@ -160,6 +160,12 @@ impl Setting for Template {
             };
             known = report_unknown(report, node, "name", name, help);
         }
+        for (was, now) in value.context.renamed_variables.iter().filter(|(was, _)| was.contains('.')) {
+            if text.contains(was) {
+                let help = format!("write `{now}`, or run `glossator migrate`");
+                known = report_unknown(report, node, "name", was, Some(help));
+            }
+        }
         let template = value.checked(known.then_some(template))?;
         scope.used.borrow_mut().add_template(report, &template, node.span);
         Ok(template)

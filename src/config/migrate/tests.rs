@@ -9,7 +9,7 @@ use crate::config::renamed::rows;
 
 /// Invented old names, for keys of every kind.
 static OLD: LazyLock<Renames> =
-    LazyLock::new(|| Renames { settings: rows(OLD_ROWS), variables: &[("replies", "answers")] });
+    LazyLock::new(|| Renames { settings: rows(OLD_ROWS), variables: &[("replies", "answers"), ("limit.gone", "limit.rest")] });
 
 const OLD_ROWS: &str = "\
 server bind -> listen
@@ -181,10 +181,10 @@ fn anchors_and_merges_are_renamed_in_place() {
 fn names_in_jq_and_templates_are_renamed_where_they_are_variables() {
     check(
         "routes:\n  a:\n    confirm: \"replies: \
-         {{ replies.a }} {{ x.replies }} {{ 'replies' }} {{ f(replies) }}\"\n    \
+         {{ replies.a }} {{ x.replies }} {{ 'replies' }} {{ f(replies) }} {{ limit.gone }} {{ gone }}\"\n    \
          response: { structured: '$replies.replies | .replies' }\n    tests: [ { args: { a: $replies } } ]\n",
         "routes:\n  a:\n    confirm: \"replies: \
-         {{ answers.a }} {{ x.replies }} {{ 'replies' }} {{ f(answers) }}\"\n    \
+         {{ answers.a }} {{ x.replies }} {{ 'replies' }} {{ f(answers) }} {{ limit.rest }} {{ gone }}\"\n    \
          response: { structured: '$answers.replies | .replies' }\n    tests: [ { args: { a: $replies } } ]\n",
     );
     check_remarks(
