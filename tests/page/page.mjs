@@ -1,4 +1,4 @@
-// Drives the operators' page in Chromium; prints a line for each thing that was tried.
+// Drives the admin UI in Chromium; prints a line for each check.
 import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 
@@ -20,12 +20,12 @@ async function check(what, work) {
     console.log(`  FAILED  ${what}: ${String(error.message).split("\n").slice(0, 6).join(" | ")}`);
   }
 }
-function equal(found, expected, what = "") {
-  const [one, other] = [JSON.stringify(found), JSON.stringify(expected)];
-  if (one !== other) throw new Error(`${what} expected ${other}, found ${one}`);
+function equal(actual, expected, what = "") {
+  const [actualJson, expectedJson] = [JSON.stringify(actual), JSON.stringify(expected)];
+  if (actualJson !== expectedJson) throw new Error(`${what} expected ${expectedJson}, found ${actualJson}`);
 }
-function holds(truth, what) {
-  if (!truth) throw new Error(what);
+function assert(condition, message) {
+  if (!condition) throw new Error(message);
 }
 async function until(what, test) {
   const end = Date.now() + 15_000;
@@ -45,18 +45,18 @@ async function call(tool, body, requestId) {
 }
 
 const browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
-const complaints = [];
+const browserErrors = [];
 async function open(url, options = {}) {
   const context = await browser.newContext({ viewport: WIDE, ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(15_000);
   page.on("console", (message) => {
-    // Chromium writes down every answer that is none of success; some are asked for here.
-    if (message.type() === "error" && !/Failed to load resource/.test(message.text())) complaints.push(message.text());
+    // Chromium logs every unsuccessful response; some tests trigger them on purpose.
+    if (message.type() === "error" && !/Failed to load resource/.test(message.text())) browserErrors.push(message.text());
   });
-  page.on("pageerror", (error) => complaints.push(error.message));
-  page.on("dialog", (dialog) => { complaints.push("a dialog"); dialog.dismiss(); });
-  page.on("request", (request) => { if (!request.url().startsWith(url.split("#")[0])) complaints.push(`asked ${request.url()}`); });
+  page.on("pageerror", (error) => browserErrors.push(error.message));
+  page.on("dialog", (dialog) => { browserErrors.push("a dialog"); dialog.dismiss(); });
+  page.on("request", (request) => { if (!request.url().startsWith(url.split("#")[0])) browserErrors.push(`requested ${request.url()}`); });
   await page.goto(url);
   return page;
 }
@@ -67,7 +67,7 @@ const section = async (page, name) => {
 };
 const names = (page) => page.$$eval("#routes-table tbody th", (cells) => cells.map((cell) => cell.textContent));
 
-// What operators are to see: calls of all kinds.
+// Calls of all kinds, as data for the views.
 for (let number = 0; number < 20; number += 1) await call("get_weather", { city: "Oslo" });
 await call("list_stations", {});
 await call("get_weather", { city: "Paris" }, "no-such-city");
@@ -83,20 +83,20 @@ await check("the page shows the routes and how they are called", async () => {
   const row = page.locator("#routes-table tbody tr", { hasText: "get_weather" });
   equal((await row.locator("td").allTextContents()).slice(0, 1), ["station"]);
   equal((await row.locator("td").allTextContents()).slice(3, 5), ["23", "3 (13 %)"]);
-  holds((await page.textContent("#plot-rate")).includes("29 calls in the hour"), await page.textContent("#plot-rate"));
-  holds((await page.textContent("#standing")).startsWith("ready, up"), await page.textContent("#standing"));
+  assert((await page.textContent("#plot-rate")).includes("29 calls in the hour"), await page.textContent("#plot-rate"));
+  assert((await page.textContent("#server-status")).startsWith("ready, up"), await page.textContent("#server-status"));
 });
 
 await check("a few calls are seen in the plot of times, and no percentile of fewer calls than it needs", async () => {
-  holds((await page.$$("#plot-times .dot")).length > 0 || (await page.getAttribute("#plot-times path.s1", "d")).includes("L"), "nothing is drawn");
-  holds((await page.textContent("#plot-times .read")).includes("of 29 calls"), await page.textContent("#plot-times .read"));
+  assert((await page.$$("#plot-times .dot")).length > 0 || (await page.getAttribute("#plot-times path.s1", "d")).includes("L"), "nothing is drawn");
+  assert((await page.textContent("#plot-times .readout")).includes("of 29 calls"), await page.textContent("#plot-times .readout"));
   const percentiles = async (route) =>
     (await page.locator("#routes-table tbody tr", { hasText: route }).locator("td").allTextContents()).slice(5).map((text) => text === "–");
   equal(await percentiles("list_stations"), [false, true, true]);
   equal(await percentiles("get_weather"), [false, false, true]);
 });
 
-await check("the table sorts and filters, and keeps the focus while it is brought up to date", async () => {
+await check("the table sorts and filters, and keeps the focus during updates", async () => {
   const button = page.locator("#routes-table th[data-sort=calls] button");
   await button.click();
   equal((await names(page))[0], "get_weather");
@@ -118,7 +118,7 @@ await check("one route has plots of its own, and ways to its failures and its ru
   await page.click("#routes-table a:text-is('get_weather')");
   await page.waitForFunction(() => document.getElementById("routes-title").textContent === "get_weather");
   await page.waitForFunction(() => document.getElementById("plot-rate").textContent.includes("23 calls in the hour"));
-  holds((await page.textContent("#routes-about")).includes("POST /weather"), "no endpoint");
+  assert((await page.textContent("#routes-about")).includes("POST /weather"), "no endpoint");
   await page.click("#routes-links a:text-is('Failures')");
   await page.waitForSelector("#failures:not([hidden])");
   equal(await page.inputValue("#failures-route"), "get_weather");
@@ -129,17 +129,17 @@ await check("a plot is read with the arrow keys", async () => {
   await section(page, "routes");
   await page.focus("#plot-rate svg");
   await page.keyboard.press("End");
-  holds(/\d\d:\d\d:\d\d: [\d.]+\/s/.test(await page.textContent("#plot-rate .read")), await page.textContent("#plot-rate .read"));
-  holds((await page.getAttribute("#plot-rate svg.plot", "aria-label")).startsWith("Calls per second of the last hour."), "no label");
+  assert(/\d\d:\d\d:\d\d: [\d.]+\/s/.test(await page.textContent("#plot-rate .readout")), await page.textContent("#plot-rate .readout"));
+  assert((await page.getAttribute("#plot-rate svg.plot", "aria-label")).startsWith("Calls per second of the last hour."), "no label");
   await page.keyboard.press("Escape");
 });
 
-await check("failures tell rule and reason, and markup in them stays text", async () => {
+await check("failures show rule and reason, and markup in them is escaped", async () => {
   await section(page, "failures");
   const total = async () =>
     (await page.$$eval("#failures-table tbody tr", (rows) => rows.map((row) => Number(row.cells[8].textContent)))).reduce((all, one) => all + one, 0);
   await until("all of them", async () => (await total()) === 8);
-  // Those that failed alike are one row.
+  // Similar failures are grouped in one row.
   equal(await page.locator("#failures-table tbody tr", { hasText: "upstream `gone`: could not connect" }).count(), 1);
   const rejected = page.locator("#failures-table tbody tr", { hasText: "upstream `gone`: the upstream circuit breaker" });
   equal([await rejected.count(), await rejected.locator("td").nth(8).textContent()], [1, "2"]);
@@ -148,11 +148,11 @@ await check("failures tell rule and reason, and markup in them stays text", asyn
   equal(await broken.count(), 1);
   const cells = await broken.locator("td").allTextContents();
   equal([cells[3], cells[4], cells[6]], ["unparseable_response", "2", "200"]);
-  holds(cells[7].includes("the response could not be processed: pairs"), cells[7]);
-  holds((await page.textContent("#failures-table")).includes("upstream `gone`: could not connect"), "no reason");
+  assert(cells[7].includes("the response could not be processed: pairs"), cells[7]);
+  assert((await page.textContent("#failures-table")).includes("upstream `gone`: could not connect"), "no reason");
 });
 
-await check("a request id is followed", async () => {
+await check("failures are filtered by request id", async () => {
   await page.fill("#failures-id", "no-such-city");
   await until("the one", async () => (await page.$$("#failures-table tbody tr")).length === 1);
   await page.fill("#failures-id", "nobody");
@@ -163,9 +163,9 @@ await check("a request id is followed", async () => {
 await check("upstreams show their addresses, and the open circuit breaker", async () => {
   await section(page, "upstreams");
   const gone = page.locator("#upstreams-table tbody tr", { hasText: "gone" });
-  holds(/open for 9 min/.test(await gone.textContent()), await gone.textContent());
+  assert(/open for 9 min/.test(await gone.textContent()), await gone.textContent());
   const station = page.locator("#upstreams-table tbody tr", { hasText: "station" });
-  holds(/http:\/\/127.0.0.1:\d+\/? healthy/.test(await station.textContent()), await station.textContent());
+  assert(/http:\/\/127.0.0.1:\d+\/? healthy/.test(await station.textContent()), await station.textContent());
   equal(await page.textContent("#upstreams-about"), "3 upstreams, 1 with an open circuit breaker");
 });
 
@@ -174,16 +174,16 @@ await check("a failed reload is shown on every section, with its report on one",
   writeFileSync(CONFIG, `${good}rotues: {}\n`);
   await until("the notice", async () => (await page.textContent("#notice")).includes("The last reload failed"));
   await section(page, "configuration");
-  await page.waitForSelector("#refused:not([hidden])");
-  holds((await page.textContent("#refused-report")).includes("did you mean `routes`?"), "no report");
+  await page.waitForSelector("#reload-failed:not([hidden])");
+  assert((await page.textContent("#reload-failed-report")).includes("did you mean `routes`?"), "no report");
   await page.screenshot({ path: `${PICTURES}/refused.png`, fullPage: true });
   await page.click("#reload");
-  await page.waitForFunction(() => document.getElementById("reloaded").textContent.includes("it has errors"));
+  await page.waitForFunction(() => document.getElementById("reload-status").textContent.includes("it has errors"));
   writeFileSync(CONFIG, good);
   await page.waitForTimeout(50);
   await page.click("#reload");
-  await page.waitForFunction(() => document.getElementById("reloaded").textContent.includes("; active."));
-  await page.waitForSelector("#refused", { state: "hidden" });
+  await page.waitForFunction(() => document.getElementById("reload-status").textContent.includes("; active."));
+  await page.waitForSelector("#reload-failed", { state: "hidden" });
 });
 
 await check("the active configuration unfolds", async () => {
@@ -192,83 +192,83 @@ await check("the active configuration unfolds", async () => {
   await until("its description", async () => (await page.textContent("#config-tree")).includes("<script>hacked = 1</script>"));
 });
 
-const state = (text) => page.waitForFunction((text) => document.getElementById("bench-state").textContent.includes(text), text);
+const state = (text) => page.waitForFunction((text) => document.getElementById("playground-state").textContent.includes(text), text);
 
 await check("the playground begins with a route and its tests", async () => {
   await section(page, "playground");
   await state("tool result");
-  await page.selectOption("#bench-route", "get_weather");
+  await page.selectOption("#playground-route", "get_weather");
   await state("Rule 2 matches: tool result");
-  holds((await page.inputValue("#bench-rule")).includes("# Not every city has a station."), "no comment");
-  holds(!(await page.inputValue("#bench-rule")).includes("tests:"), "tests are in it");
-  holds((await page.textContent("#bench-structured")).includes('"temperature": 5.0,'), await page.textContent("#bench-structured"));
-  equal(await page.textContent("#bench-content pre"), "5.0 °C, cloudy");
-  holds((await page.textContent("#bench-steps")).includes("extract pairs"), "no step");
-  holds((await page.textContent("#bench-schema")).includes("\"required\""), "no schema");
-  await page.selectOption("#bench-test", { label: "no such city" });
+  assert((await page.inputValue("#playground-rule")).includes("# Not every city has a station."), "no comment");
+  assert(!(await page.inputValue("#playground-rule")).includes("tests:"), "tests are in it");
+  assert((await page.textContent("#playground-structured")).includes('"temperature": 5.0,'), await page.textContent("#playground-structured"));
+  equal(await page.textContent("#playground-content pre"), "5.0 °C, cloudy");
+  assert((await page.textContent("#playground-steps")).includes("extract pairs"), "no step");
+  assert((await page.textContent("#playground-schema")).includes("\"required\""), "no schema");
+  await page.selectOption("#playground-test", { label: "no such city" });
   await state("Rule 1 matches: tool error");
-  equal(await page.textContent("#bench-content pre"), "There is no station in Paris.");
+  equal(await page.textContent("#playground-content pre"), "There is no station in Paris.");
 });
 
-await check("markup in a reply stays text", async () => {
-  await page.selectOption("#bench-test", { label: "markup in the reply" });
+await check("markup in a response is escaped", async () => {
+  await page.selectOption("#playground-test", { label: "markup in the reply" });
   await state("Rule 2 matches: tool result");
-  holds((await page.textContent("#bench-structured")).includes("<img src=x onerror=hacked=1>"), "not shown");
-  // With the line ends that it was written with.
-  holds((await page.textContent("#bench-steps")).includes("43 characters"), await page.textContent("#bench-steps"));
-  equal(await page.$$eval("#bench-result img, #bench-steps img", (images) => images.length), 0);
+  assert((await page.textContent("#playground-structured")).includes("<img src=x onerror=hacked=1>"), "not shown");
+  // The line endings of the original are preserved.
+  assert((await page.textContent("#playground-steps")).includes("43 characters"), await page.textContent("#playground-steps"));
+  equal(await page.$$eval("#playground-result img, #playground-steps img", (images) => images.length), 0);
 });
 
-await check("a rule is tried while it is typed, and nothing of it becomes active", async () => {
-  const rule = await page.inputValue("#bench-rule");
-  await page.fill("#bench-rule", rule.replace("Temp", "Sky"));
+await check("a rule is evaluated while it is typed, without becoming active", async () => {
+  const rule = await page.inputValue("#playground-rule");
+  await page.fill("#playground-rule", rule.replace("Temp", "Sky"));
   await state("Rule 2 matches: tool error");
-  await page.fill("#bench-rule", rule.replace("number", "string"));
+  await page.fill("#playground-rule", rule.replace("number", "string"));
   await state("Rule 2 matches: tool result");
-  equal(JSON.parse(await page.textContent("#bench-structured")).temperature, "1");
+  equal(JSON.parse(await page.textContent("#playground-structured")).temperature, "1");
   equal((await call("get_weather", { city: "Oslo" })).structuredContent.temperature, 5);
 });
 
-await check("problems have their place, which is gone to by a click", async () => {
-  const rule = await page.inputValue("#bench-rule");
-  await page.fill("#bench-rule", rule.replace("separator", "seperator"));
+await check("a click on a problem moves the cursor to its position", async () => {
+  const rule = await page.inputValue("#playground-rule");
+  await page.fill("#playground-rule", rule.replace("separator", "seperator"));
   await state("problem");
-  const problem = await page.textContent("#bench-problems li");
-  holds(problem.includes("did you mean `separator`?"), problem);
-  await page.click("#bench-problems li button");
+  const problem = await page.textContent("#playground-problems li");
+  assert(problem.includes("did you mean `separator`?"), problem);
+  await page.click("#playground-problems li button");
   const word = await page.evaluate(() => {
     const { value, selectionStart } = document.activeElement;
     return value.slice(selectionStart, selectionStart + 9);
   });
   equal(word, "seperator");
   await page.screenshot({ path: `${PICTURES}/playground-problem.png`, fullPage: true });
-  await page.fill("#bench-rule", rule);
+  await page.fill("#playground-rule", rule);
 });
 
-await check("what curl prints is taken apart", async () => {
-  await page.fill("#bench-body", "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\ngone");
-  equal(await page.inputValue("#bench-status"), "404");
-  equal(await page.inputValue("#bench-headers"), "Content-Type: text/plain");
-  equal(await page.inputValue("#bench-body"), "gone");
+await check("pasted curl output is parsed", async () => {
+  await page.fill("#playground-body", "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\ngone");
+  equal(await page.inputValue("#playground-status"), "404");
+  equal(await page.inputValue("#playground-headers"), "Content-Type: text/plain");
+  equal(await page.inputValue("#playground-body"), "gone");
   await state("Rule 1 matches: tool error");
 });
 
-await check("a route that runs a program has its exit in the place of a status", async () => {
+await check("a route that runs a program has an exit status in place of an HTTP status", async () => {
   await section(page, "playground/count_words");
-  await page.waitForSelector("#bench-of-program:not([hidden])");
+  await page.waitForSelector("#playground-program:not([hidden])");
   await state("Rule 1 matches: tool result");
-  await page.fill("#bench-exit", "3");
+  await page.fill("#playground-exit", "3");
   await state("tool error");
 });
 
-await check("a variable or a file is not looked up", async () => {
+await check("variables and files are not read", async () => {
   await section(page, "playground");
-  await page.selectOption("#bench-route", "");
-  await page.fill("#bench-rule", "request: GET station/${LEGACY_URL}\ntests: [ { response: { recording: /etc/passwd }, expect: {} } ]");
+  await page.selectOption("#playground-route", "");
+  await page.fill("#playground-rule", "request: GET station/${LEGACY_URL}\ntests: [ { response: { recording: /etc/passwd }, expect: {} } ]");
   await state("problem");
-  const told = await page.textContent("#bench-problems");
-  holds(told.includes("needs a configuration file"), told);
-  holds(!(await page.content()).includes("root:"), "a file was read");
+  const problems = await page.textContent("#playground-problems");
+  assert(problems.includes("needs a configuration file"), problems);
+  assert(!(await page.content()).includes("root:"), "a file was read");
 });
 
 await check("everything can be reached with the keyboard", async () => {
@@ -287,10 +287,10 @@ await check("everything can be reached with the keyboard", async () => {
   await fresh.waitForSelector("#playground:not([hidden])");
   await until("main has the focus", () => fresh.evaluate(() => document.activeElement.id === "main"));
   await fresh.keyboard.press("Tab");
-  equal(await fresh.evaluate(() => document.activeElement.id), "bench-route");
-  await fresh.focus("#bench-rule");
+  equal(await fresh.evaluate(() => document.activeElement.id), "playground-route");
+  await fresh.focus("#playground-rule");
   await fresh.keyboard.press("Tab");
-  equal(await fresh.evaluate(() => document.activeElement.id), "bench-status");
+  equal(await fresh.evaluate(() => document.activeElement.id), "playground-status");
   await section(fresh, "routes");
   await fresh.focus("#routes-table th[data-sort=errors] button");
   await fresh.keyboard.press("Enter");
@@ -298,13 +298,13 @@ await check("everything can be reached with the keyboard", async () => {
   await fresh.context().close();
 });
 
-await check("a token is asked for, kept for the tab, and sent as a header only", async () => {
+await check("a token is requested, stored for the tab, and sent as a header only", async () => {
   const locked = await open(`${LOCKED_OPERATORS}/`);
   await locked.waitForSelector("#token:not([hidden])");
-  holds(!(await locked.textContent("#routes-table tbody")).includes("get_weather"), "shown without a token");
+  assert(!(await locked.textContent("#routes-table tbody")).includes("get_weather"), "shown without a token");
   await locked.fill("#token-input", "sesame");
   await locked.keyboard.press("Enter");
-  await locked.waitForFunction(() => document.getElementById("token-wrong").textContent === "Wrong token.");
+  await locked.waitForFunction(() => document.getElementById("token-error").textContent === "Wrong token.");
   await locked.screenshot({ path: `${PICTURES}/token.png` });
   await locked.fill("#token-input", "sesame, open sesame");
   await locked.keyboard.press("Enter");
@@ -312,13 +312,13 @@ await check("a token is asked for, kept for the tab, and sent as a header only",
   await locked.reload();
   await locked.waitForSelector("#routes:not([hidden])");
   equal(await locked.context().cookies(), []);
-  holds(!locked.url().includes("sesame"), "the token is in the address");
+  assert(!locked.url().includes("sesame"), "the token is in the address");
   await section(locked, "playground/get_weather");
-  await locked.waitForFunction(() => document.getElementById("bench-state").textContent.includes("tool result"));
+  await locked.waitForFunction(() => document.getElementById("playground-state").textContent.includes("tool result"));
   await locked.context().close();
 });
 
-// An hour of calls takes an hour; for pictures it is made up.
+// Generates an hour of synthetic calls for the screenshots.
 function hour() {
   const length = 241;
   const wave = (index, period, least, most) => least + ((most - least) * (1 + Math.sin((index / period) * 6.283))) / 2;
@@ -344,24 +344,24 @@ for (const scheme of ["light", "dark"]) {
     const shown = await open(`${OPEN_OPERATORS}/`, { colorScheme: scheme, viewport, reducedMotion: "reduce" });
     await shown.route("**/history", (route) => route.fulfill({ json: hour() }));
     for (const name of SECTIONS) {
-      await check(`${name}, ${scheme} and ${size}: nothing for axe to say, nothing that needs scrolling sideways`, async () => {
+      await check(`${name}, ${scheme} and ${size}: no axe violations, no horizontal scrolling`, async () => {
         await section(shown, name === "playground" ? "playground/get_weather" : name);
-        if (name === "playground") await shown.waitForFunction(() => document.getElementById("bench-state").textContent.includes("matches"));
+        if (name === "playground") await shown.waitForFunction(() => document.getElementById("playground-state").textContent.includes("matches"));
         if (name === "routes") await shown.waitForFunction(() => document.querySelectorAll("#plot-errors path").length > 0);
         await shown.screenshot({ path: `${PICTURES}/${name}-${scheme}-${size}.png`, fullPage: true });
         await shown.evaluate(axe);
         const { violations } = await shown.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
         equal(violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.target} ${node.any[0]?.message ?? ""}`).join("; ")}`), []);
         const wider = await shown.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-        holds(wider <= 0, `the document is ${wider} pixels wider than the window`);
+        assert(wider <= 0, `the document is ${wider} pixels wider than the window`);
       });
     }
     await shown.context().close();
   }
 }
 
-await check("no script but our own ran, and nothing was asked elsewhere", async () => {
+await check("only our own scripts ran, and no requests went to other hosts", async () => {
   equal(await page.evaluate(() => globalThis.hacked), undefined);
-  equal(complaints, []);
+  equal(browserErrors, []);
 });
 await browser.close();

@@ -1,101 +1,101 @@
-// The page: which section is shown, and how often it is asked for anew.
+// Entry point: hash routing and periodic refresh of the visible section.
 
-import { at, forgetToken, get, hasToken, keepToken, moment, NoToken, span, write } from "./common.js";
+import { byId, clearToken, formatTimeSpan, formatTimestamp, getJson, hasToken, setText, storeToken, UnauthorizedError } from "./common.js";
 import { configurationView } from "./configuration.js";
 import { failuresView } from "./failures.js";
 import { routesView } from "./routes.js";
 import { upstreamsView } from "./upstreams.js";
-import { onNoToken, playgroundView } from "./playground.js";
+import { onTokenRejected, playgroundView } from "./playground.js";
 
 const SECTIONS = {
-  routes: { view: routesView, every: 5000 },
-  failures: { view: failuresView, every: 5000 },
-  upstreams: { view: upstreamsView, every: 2000 },
-  configuration: { view: configurationView, every: 5000 },
-  playground: { view: playgroundView, every: 0 },
+  routes: { view: routesView, refreshInterval: 5000 },
+  failures: { view: failuresView, refreshInterval: 5000 },
+  upstreams: { view: upstreamsView, refreshInterval: 2000 },
+  configuration: { view: configurationView, refreshInterval: 5000 },
+  playground: { view: playgroundView, refreshInterval: 0 },
 };
 
-let current = null;
-let timer = 0;
-let turn = 0;
+let currentSection = null;
+let refreshTimer = 0;
+let latestRender = 0;
 
-function place() {
-  const [section, ...rest] = location.hash.slice(1).split("/");
-  return SECTIONS[section] ? { section, rest: rest.map(decodeURIComponent) } : { section: "routes", rest: [] };
+function parseHash() {
+  const [section, ...params] = location.hash.slice(1).split("/");
+  return SECTIONS[section] ? { section, params: params.map(decodeURIComponent) } : { section: "routes", params: [] };
 }
 
-function notice(text) {
-  write(at("notice"), text);
-  at("notice").hidden = text === "";
+function showNotice(text) {
+  setText(byId("notice"), text);
+  byId("notice").hidden = text === "";
 }
 
-async function standing() {
-  const status = await get("/status");
-  write(at("version"), status.version);
+async function updateServerStatus() {
+  const status = await getJson("/status");
+  setText(byId("version"), status.version);
   const { since, failed_since } = status.configuration;
   const isReady = status.ready;
-  const words = isReady ? "ready" : "ending";
-  const line = `up ${span(status.now - status.started)}, configuration of ${moment(since, status.now)}`;
-  const mark = document.createElement("span");
-  mark.className = isReady ? "good" : "bad";
-  mark.textContent = words;
-  if (at("standing").textContent !== `${words}, ${line}`) at("standing").replaceChildren(mark, `, ${line}`);
-  notice(failed_since === undefined || place().section === "configuration" ? ""
-    : `The last reload failed at ${moment(failed_since, status.now)}; see Configuration.`);
+  const state = isReady ? "ready" : "not ready";
+  const details = `up ${formatTimeSpan(status.now - status.started)}, configuration of ${formatTimestamp(since, status.now)}`;
+  const stateElement = document.createElement("span");
+  stateElement.className = isReady ? "good" : "bad";
+  stateElement.textContent = state;
+  if (byId("server-status").textContent !== `${state}, ${details}`) byId("server-status").replaceChildren(stateElement, `, ${details}`);
+  showNotice(failed_since === undefined || parseHash().section === "configuration" ? ""
+    : `The last reload failed at ${formatTimestamp(failed_since, status.now)}; see Configuration.`);
 }
 
-function askForToken(isWrong) {
-  for (const name of Object.keys(SECTIONS)) at(name).hidden = true;
-  at("token").hidden = false;
-  write(at("token-wrong"), isWrong ? "Wrong token." : "");
-  at("token-input").focus();
+function showTokenForm(isRejected) {
+  for (const name of Object.keys(SECTIONS)) byId(name).hidden = true;
+  byId("token").hidden = false;
+  setText(byId("token-error"), isRejected ? "Wrong token." : "");
+  byId("token-input").focus();
 }
 
-async function show(moves) {
-  clearTimeout(timer);
-  const mine = ++turn;
-  const { section, rest } = place();
+async function render(isNavigation) {
+  clearTimeout(refreshTimer);
+  const thisRender = ++latestRender;
+  const { section, params } = parseHash();
   for (const link of document.querySelectorAll("nav a")) {
     if (link.hash === `#${section}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  document.title = `${[section[0].toUpperCase() + section.slice(1), ...rest].join(" ")} · glossator`;
-  const { view, every } = SECTIONS[section];
+  document.title = `${[section[0].toUpperCase() + section.slice(1), ...params].join(" ")} · glossator`;
+  const { view, refreshInterval } = SECTIONS[section];
   try {
-    await Promise.all([view(rest), standing()]);
-    if (mine !== turn) return;
-    at("token").hidden = true;
-    for (const name of Object.keys(SECTIONS)) at(name).hidden = name !== section;
-    if (moves && current !== section) {
+    await Promise.all([view(params), updateServerStatus()]);
+    if (thisRender !== latestRender) return;
+    byId("token").hidden = true;
+    for (const name of Object.keys(SECTIONS)) byId(name).hidden = name !== section;
+    if (isNavigation && currentSection !== section) {
       scrollTo(0, 0);
-      if (current !== null) at("main").focus({ preventScroll: true });
+      if (currentSection !== null) byId("main").focus({ preventScroll: true });
     }
-    current = section;
+    currentSection = section;
   } catch (error) {
-    if (mine !== turn) return;
-    if (error instanceof NoToken) {
-      const wasWrong = hasToken();
-      forgetToken();
-      askForToken(wasWrong);
+    if (thisRender !== latestRender) return;
+    if (error instanceof UnauthorizedError) {
+      const wasRejected = hasToken();
+      clearToken();
+      showTokenForm(wasRejected);
       return;
     }
-    notice(error instanceof TypeError ? "The process does not respond; retrying." : error.message);
+    showNotice(error instanceof TypeError ? "The process does not respond; retrying." : error.message);
   }
-  // A page that nobody looks at asks for nothing.
-  if (mine === turn) timer = setTimeout(() => (document.hidden ? null : show(false)), every || 5000);
+  // A hidden tab does not poll.
+  if (thisRender === latestRender) refreshTimer = setTimeout(() => (document.hidden ? null : render(false)), refreshInterval || 5000);
 }
 
-at("token-form").addEventListener("submit", (event) => {
+byId("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  keepToken(at("token-input").value);
-  at("token-input").value = "";
-  show(true);
+  storeToken(byId("token-input").value);
+  byId("token-input").value = "";
+  render(true);
 });
-onNoToken(() => show(false));
-addEventListener("hashchange", () => show(true));
-document.addEventListener("visibilitychange", () => { if (!document.hidden) show(false); });
+onTokenRejected(() => render(false));
+addEventListener("hashchange", () => render(true));
+document.addEventListener("visibilitychange", () => { if (!document.hidden) render(false); });
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
-  at("main").focus();
+  byId("main").focus();
 });
-show(true);
+render(true);
