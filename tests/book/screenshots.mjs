@@ -23,11 +23,11 @@ for (const colorScheme of ["light", "dark"]) {
   const shows = (id, text) =>
     page.waitForFunction(([id, text]) => document.getElementById(id).textContent.includes(text), [id, text]);
   await page.goto(`${DEMO_ADMIN}/#playground/get_weather`);
-  await shows("bench-state", "tool result");
-  await page.fill("#bench-body", pasted);
-  await page.fill("#bench-arguments", '{"city": "Bergen"}');
-  await shows("bench-structured", "7.5");
-  await shows("bench-state", "tool result");
+  await shows("playground-state", "tool result");
+  await page.fill("#playground-body", pasted);
+  await page.fill("#playground-arguments", '{"city": "Bergen"}');
+  await shows("playground-structured", "7.5");
+  await shows("playground-state", "tool result");
   await page.evaluate(() => { document.activeElement.blur(); scrollTo(0, 0); });
   await page.screenshot({ path: `${PICTURES}/playground-${colorScheme}.png` });
 }
