@@ -79,11 +79,6 @@ impl MemoryStore {
         self.each_replica(|replica| replica.connect_to(Some(self.clone())));
     }
 
-    /// Removes all data, like a restart without persistence.
-    pub(crate) fn clear(&self) {
-        *self.entries() = Entries::default();
-    }
-
     /// The keys of all values.
     pub(crate) fn names(&self) -> Vec<String> {
         self.entries().values.keys().cloned().collect()
