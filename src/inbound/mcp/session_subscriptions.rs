@@ -11,7 +11,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    mem::take,
     sync::Arc,
     time::Duration,
 };
@@ -21,7 +20,7 @@ use tokio::sync::Notify;
 use tracing::{debug, warn};
 
 use super::{McpEndpoint, MessageDispatcher};
-use crate::pipeline::{Gateway, ResourceWatch, WATCHED_URI_LIMIT_BYTES, WatchError};
+use crate::pipeline::{Gateway, ResourceWatch, WatchError};
 use crate::route::McpLogLevel;
 use crate::shared_state::{ReplicaMessage, SharedStore};
 use crate::telemetry::Untrusted;
@@ -40,9 +39,6 @@ pub(super) const SUBSCRIPTION_LIMIT: usize = 100;
 /// Maximum length of all subscribed URIs of one session together, in bytes.
 const SUBSCRIBED_LIMIT_BYTES: usize = 32 << 10;
 
-/// Maximum number of subscriptions that are removed from the shared state when it is reachable again.
-const REMOVALS_LIMIT: usize = 1000;
-
 /// The subscriptions and log levels of all sessions.
 #[derive(Debug, Default)]
 pub(super) struct SessionSubscriptions(Mutex<SubscribedSessions>);
@@ -52,8 +48,6 @@ struct SubscribedSessions {
     by_id: HashMap<Box<str>, SubscribedSession>,
     /// Number of accesses to sessions. A new session gets it as its own number.
     access_count: u64,
-    /// Sessions and URIs of subscriptions that must still be removed from the shared state.
-    removals: Vec<(Box<str>, Box<str>)>,
 }
 
 #[derive(Debug, Default)]
@@ -99,9 +93,7 @@ impl SessionSubscriptions {
     pub(super) fn add(&self, gateway: &Gateway, session: &str, uri: &str) -> Result<(), WatchError> {
         // Checked first, so that an invalid subscription creates no entry for the session.
         gateway.can_watch(uri)?;
-        let mut sessions = self.0.lock();
-        sessions.removals.retain(|(of, removed)| (&**of, &**removed) != (session, uri));
-        sessions.session(session).add(gateway, uri, false)
+        self.0.lock().session(session).add(gateway, uri, false)
     }
 
     /// Marks a subscription as stored in the shared state.
@@ -160,14 +152,6 @@ impl SessionSubscriptions {
         let Some(found) = sessions.by_id.get_mut(session) else { return };
         found.resources.remove(uri);
         sessions.remove_if_idle(session);
-    }
-
-    /// Marks a removed subscription that is still in the shared state.
-    fn mark_for_removal(&self, session: &str, uri: &str) {
-        let removals = &mut self.0.lock().removals;
-        if removals.len() < REMOVALS_LIMIT && uri.len() <= WATCHED_URI_LIMIT_BYTES {
-            removals.push((session.into(), uri.into()));
-        }
     }
 
     /// Removes a session that has ended, and closes its streams.
@@ -317,10 +301,10 @@ impl MessageDispatcher {
     /// Removes a subscription from a session, at every replica.
     pub(super) async fn unsubscribe(&self, session: &str, uri: &str) {
         self.subscribed.remove(session, uri);
-        let Some(shared) = &self.gateway.shared else { return };
-        match shared.remove_member(&subscriptions_key(shared, session), uri.as_bytes()).await {
-            Ok(()) => shared.publish(&ReplicaMessage::Subscribed { session: session.into() }),
-            Err(_) => self.subscribed.mark_for_removal(session, uri),
+        if let Some(shared) = &self.gateway.shared
+            && shared.remove_member(&subscriptions_key(shared, session), uri.as_bytes()).await.is_ok()
+        {
+            shared.publish(&ReplicaMessage::Subscribed { session: session.into() });
         }
     }
 
@@ -380,13 +364,9 @@ impl McpEndpoint {
         }
     }
 
-    /// Synchronizes when the shared state is reachable again: stores the changes of subscriptions that only
-    /// this replica knows, and reads those of other replicas.
+    /// Synchronizes when the shared state is reachable again: stores the subscriptions that only this replica
+    /// knows, and reads those of other replicas.
     pub async fn catch_up(&self) {
-        let removals = take(&mut self.0.subscribed.0.lock().removals);
-        for (session, uri) in removals {
-            self.0.unsubscribe(&session, &uri).await;
-        }
         for (session, uri) in self.0.subscribed.unstored() {
             self.0.store(&session, &uri).await;
         }
@@ -407,10 +387,8 @@ pub(super) mod tests {
     use super::*;
     use crate::{
         config::{self, Sources},
-        inbound::filter::{Filter, FilterSettings},
-        inbound::mcp::McpApiSettings,
+        pipeline::WATCHED_URI_LIMIT_BYTES,
         server,
-        shared_state::MemoryStore,
     };
 
     /// A gateway whose upstream can't be reached.
@@ -523,35 +501,6 @@ routes:
         assert_eq!(subscribed.level("s0"), Some(McpLogLevel::Info));
         subscribed.remove_session("s0");
         assert_eq!(subscribed.level("s0"), None);
-    }
-
-    #[tokio::test]
-    async fn changes_while_the_shared_state_is_unreachable_are_stored_later() {
-        let memory = MemoryStore::default();
-        let replica = || {
-            let mut gateway = gateway();
-            gateway.shared = Some(SharedStore::in_memory(&memory));
-            let filter = Filter::new(&FilterSettings::default());
-            let replica = McpEndpoint::new(gateway.clone(), McpApiSettings::default(), filter);
-            let stream = replica.0.subscribed.listen(&gateway, "s");
-            (replica, stream)
-        };
-        let (one, stream) = replica();
-        one.0.subscribe("s", "t://a").await.unwrap();
-        one.0.subscribe("s", "t://b").await.unwrap();
-        memory.disconnect();
-        for uri in ["t://a", "t://b"] {
-            one.0.unsubscribe("s", uri).await;
-        }
-        one.0.subscribe("s", "t://b").await.unwrap();
-        one.0.subscribe("s", "t://c").await.unwrap();
-        memory.reconnect();
-        one.catch_up().await;
-        let (other, other_stream) = replica();
-        other.0.read_subscriptions("s").await;
-        for stream in [&stream, &other_stream] {
-            assert!(!wants(stream, "t://a") && wants(stream, "t://b") && wants(stream, "t://c"));
-        }
     }
 
     fn is_closed(stream: &SessionStream) -> bool {
