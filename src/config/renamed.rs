@@ -42,7 +42,11 @@ pub(super) enum Replacement {
 /// All renames, in the order of `config/book/reference/upgrading.md`.
 pub(super) static RENAMES: LazyLock<Renames> = LazyLock::new(|| Renames {
     settings: rows(include_str!("renamed.txt")),
-    variables: &[("answers", "input_responses"), ("exit", "exit_status"), ("limit.left_out", "limit.omitted")],
+    variables: &[
+        ("answers", "input_responses"),
+        ("exit", "exit_status"),
+        ("limit.left_out", "limit.omitted"),
+    ],
 });
 
 /// Parses the table; `renamed.txt` describes the forms of its rows.

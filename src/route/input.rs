@@ -43,7 +43,9 @@ impl InputSchema {
         // Arguments are always an object, even if the root is declared nullable.
         nullable.remove("nullable");
         let has_nulls = admit_nulls_below(&mut nullable);
-        let schema = Schema::compile(if has_nulls { &nullable } else { document })?;
+        // A `$ref` into a nullable schema may lead nowhere in the rewritten one.
+        let nullable = has_nulls.then(|| Schema::compile(&nullable).ok()).flatten();
+        let schema = nullable.map_or_else(|| Schema::compile(document), Ok)?;
         let document =
             if has_nulls { Arc::new(document.clone()) } else { SchemaDocument::clone(schema.document()) };
         let properties = document.get("properties").and_then(Value::as_object);

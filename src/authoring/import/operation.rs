@@ -330,7 +330,9 @@ impl Converter<'_> {
 
 /// Whether the schema names a type, alone or in a list such as `[array, "null"]`.
 fn has_type(schema: &Value, name: &str) -> bool {
-    schema["type"] == name || items(&schema["type"]).any(|other| other == name)
+    let is_or_null = |other: &Value| other == name || other == "null";
+    schema["type"] == name
+        || (items(&schema["type"]).any(|other| other == name) && items(&schema["type"]).all(is_or_null))
 }
 
 /// Template that inserts an argument.

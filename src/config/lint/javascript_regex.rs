@@ -107,12 +107,23 @@ fn is_property(name: &str) -> bool {
         fixed_regex(
             r"(?x)^(?:
             (?:(?:General_Category|gc)=)?(?:
-                L[ultmoC]?|M[nce]?|N[dlo]?|P[cdseifo]?|S[mcko]?|Z[slp]?|C[cfon]?|
-                (?:[A-Z][a-z]+_)*(?:Letter|Mark|Number|Punctuation|Symbol|Separator)|
-                Control|Format|Private_Use|Unassigned|Other)
-            |Any|ASCII|Assigned|Alphabetic|Uppercase|Lowercase|Cased|White_Space|Math|Ideographic|Dash
-            |(?:ASCII_)?Hex_Digit|Emoji|X?ID_Start|X?ID_Continue
-            |(?:Script|sc|Script_Extensions|scx)=[A-Z][a-z]+(?:_[A-Z][a-z]+)*
+                L[ultmoC]?|M[nce]?|N[dlo]?|P[cdseifo]?|S[mcko]?|Z[slp]?|C[cfosn]?|
+                (?:(?:Lowercase|Uppercase|Titlecase|Cased|Modifier|Other)_)?Letter|
+                (?:(?:Nonspacing|Spacing|Enclosing|Combining)_)?Mark|
+                (?:(?:Decimal|Letter|Other)_)?Number|
+                (?:(?:Connector|Dash|Open|Close|Initial|Final|Other)_)?Punctuation|
+                (?:(?:Math|Currency|Modifier|Other)_)?Symbol|(?:(?:Space|Line|Paragraph)_)?Separator|
+                Control|Format|Surrogate|Private_Use|Unassigned|Other|punct|digit|cntrl)
+            |Any|ASCII|Assigned|Alpha(?:betic)?|Upper(?:case)?|Lower(?:case)?|Cased|CI|Case_Ignorable
+            |Changes_When_(?:Casefolded|Casemapped|Lowercased|Titlecased|Uppercased)|White_Space|space|Math
+            |Ideo(?:graphic)?|UIdeo|Unified_Ideograph|Dash|Dia(?:critic)?|QMark|Quotation_Mark|Radical|VS
+            |Variation_Selector|NChar|Noncharacter_Code_Point|DI|Default_Ignorable_Code_Point
+            |Dep(?:recated)?|Ext(?:ender)?|Grapheme_(?:Base|Extend)|A?Hex|(?:ASCII_)?Hex_Digit|Join_Control
+            |Logical_Order_Exception|Pattern_(?:Syntax|White_Space)|Regional_Indicator|Soft_Dotted
+            |Sentence_Terminal|Terminal_Punctuation|Bidi_(?:Control|Mirrored)|IDS_(?:Bi|Tri)nary_Operator
+            |X?IDS|X?IDC|X?ID_Start|X?ID_Continue|Emoji(?:_Component|_Modifier(?:_Base)?|_Presentation)?
+            |E(?:Base|Comp|Mod|Pres)|ExtPict|Extended_Pictographic
+            |(?:Script|sc|Script_Extensions|scx)=(?:SignWriting|[A-Z][a-z]+(?:_[A-Z][a-z]*)*)
             )$",
         )
     });
@@ -133,6 +144,7 @@ mod tests {
             "(?:a|b)(?<c>d)",
             r"\p{L}\u{41}",
             r"\p{Script=Greek}\P{Uppercase_Letter}[\p{gc=Nd}\p{Math_Symbol}]{2,}",
+            r"\p{Emoji_Presentation}\p{Alpha}\p{Script=Linear_B}",
             r"^\b(^a)*$",
             r"\{a\}",
         ] {

@@ -8,8 +8,10 @@ use super::*;
 use crate::config::renamed::rows;
 
 /// Invented old names, for keys of every kind.
-static OLD: LazyLock<Renames> =
-    LazyLock::new(|| Renames { settings: rows(OLD_ROWS), variables: &[("replies", "answers"), ("limit.gone", "limit.rest")] });
+static OLD: LazyLock<Renames> = LazyLock::new(|| Renames {
+    settings: rows(OLD_ROWS),
+    variables: &[("replies", "answers"), ("limit.gone", "limit.rest")],
+});
 
 const OLD_ROWS: &str = "\
 server bind -> listen

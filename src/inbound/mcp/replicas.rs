@@ -222,7 +222,7 @@ async fn within_timeout<T, E: Into<BoxError>>(
 /// Header with the identity token of a client.
 pub(super) const IDENTITY: HeaderName = HeaderName::from_static("glossator-client");
 
-/// Lifetime of an identity token: the timeout between replicas, and some clock skew.
+/// Lifetime of an identity token: the time to connect to another replica, and some clock skew.
 const IDENTITY_TTL: Duration = Duration::from_secs(15);
 
 /// Path at which other replicas accept forwarded messages.

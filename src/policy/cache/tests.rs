@@ -180,8 +180,12 @@ async fn a_stale_response_replaces_an_error_if_configured() {
 #[tokio::test(start_paused = true)]
 async fn the_upstream_allows_stale_responses_unless_the_route_does() {
     let shorter = CacheSettings { stale_if_error: Some(SECOND), ..UPSTREAM };
-    for (settings, stale_responses) in [(TEN, 1), (UPSTREAM, 1), (shorter, 0)] {
-        let script = Script::new([good(&[("cache-control", "max-age=10, stale-if-error=9")]), failed()]);
+    let allowed = "max-age=10, stale-if-error=9";
+    let forbidden = "max-age=10, stale-if-error=9, must-revalidate";
+    for (settings, header, stale_responses) in
+        [(TEN, allowed, 1), (UPSTREAM, allowed, 1), (shorter, allowed, 0), (TEN, forbidden, 0)]
+    {
+        let script = Script::new([good(&[("cache-control", header)]), failed()]);
         let service = cache(&script, settings);
         call(&service, upstream_call(SECOND)).await.unwrap();
         tokio::time::advance(15 * SECOND).await;
