@@ -27,9 +27,9 @@ const PRESERVED: [&str; 5] = ["listing", "plaintext", "pre", "textarea", "xmp"];
 const PARAGRAPHS: [&str; 7] = ["p", "h1", "h2", "h3", "h4", "h5", "h6"];
 
 /// Text of an element without markup. White space collapses to one space. `<br>` and block elements become
-/// line breaks, paragraphs and headings have a blank line around them. The cells of a row, even empty ones,
-/// are separated by a tab. No-break spaces become spaces. White space in `<pre>` is preserved, even at the
-/// beginning of the first line, which may be the header of a table.
+/// line breaks, paragraphs and headings have a blank line around them, and the cells of a row are separated
+/// by a tab. No-break spaces become spaces. White space in `<pre>` is preserved, even at the beginning of the
+/// first line, which may be the header of a table.
 pub(super) fn rendered_text(root: ElementRef<'_>, work: &mut PageBudget) -> Result<String, ReadError> {
     let mut writer = TextWriter::default();
     render(root, &mut writer, work)?;
@@ -62,12 +62,10 @@ fn is_hidden(element: ElementRef<'_>) -> bool {
 #[derive(Default)]
 struct TextWriter {
     text: String,
-    /// Pending separators before the next word: line breaks, tabs, a space.
+    /// Pending separators before the next word: line breaks, a tab, a space.
     breaks: usize,
-    tabs: usize,
+    tab: bool,
     space: bool,
-    /// Whether the current row has no text yet, so that its tabs follow the line break.
-    begins_row: bool,
     /// Number of open elements that preserve white space.
     kept: usize,
     /// Whether the text begins inside an element that preserves white space.
@@ -106,27 +104,21 @@ impl TextWriter {
                 let end = self.text.trim_end_matches([' ', '\t']).len();
                 self.text.truncate(end);
                 self.text.extend(std::iter::repeat_n('\n', self.breaks));
-                self.tabs = if self.begins_row { self.tabs } else { 0 };
-            }
-            if self.tabs > 0 {
-                self.text.extend(std::iter::repeat_n('\t', self.tabs));
-            } else if self.breaks == 0 && self.space {
+            } else if self.tab {
+                self.text.push('\t');
+            } else if self.space {
                 self.text.push(' ');
             }
         }
-        (self.breaks, self.tabs, self.space, self.begins_row) = (0, 0, false, false);
+        (self.breaks, self.tab, self.space) = (0, false, false);
     }
 
     /// Handles the start or the end of an element.
     fn edge(&mut self, name: &str, is_begin: bool) {
-        if name == "tr" {
-            (self.tabs, self.begins_row) = (0, is_begin);
-        }
         match name {
             "br" if is_begin => self.breaks += 1,
             "br" => {}
-            "td" | "th" if is_begin => {}
-            "td" | "th" => self.tabs += 1,
+            "td" | "th" => self.tab = true,
             _ if PARAGRAPHS.contains(&name) => self.breaks = self.breaks.max(2),
             _ if BLOCKS.contains(&name) => self.breaks = self.breaks.max(1),
             _ => {}
