@@ -70,7 +70,7 @@ pub(super) fn redacted(text: &str, sent: &ClientStrings<'_>) -> String {
     static PATHS: LazyLock<Regex> = LazyLock::new(|| {
         compile(concat!(
             r#"(^|[\s(=\['"`:,])(?:(?:~[a-z_]?[\w\-]*|\.{1,2})(?:/[\w.@+\-]+)+|(?:/[\w.@+\-]+){2,})/?"#,
-            r"|\b[A-Za-z]:\\[^\s]+",
+            r#"|\b[A-Za-z]:\\[^\s"]+"#,
         ))
     });
     // Addresses come before paths, because a path inside an address would otherwise be replaced alone.

@@ -8,7 +8,7 @@ use regex::Regex;
 use super::form;
 use crate::config::request::{VARIABLES, as_name};
 use crate::config::schemas::UsedArguments;
-use crate::config::section::{is_template, read_in_scope};
+use crate::config::section::read_in_scope;
 use crate::route::{InputForm, InputRequestKindTemplate, InputRequestTemplate};
 use crate::settings::{
     Checked, Code, Cursor, Entry, Invalid, Kind, OpenSection, Report, Section, Setting, SourceSpan,
@@ -122,7 +122,8 @@ fn read_url(value: &Cursor<'_>) -> Checked<Option<Template>> {
         return value.reject(Invalid::new("`url` must begin with `https://` or `http://`", help));
     };
     // Otherwise the model could choose the host that the user opens.
-    if rest.split(['/', '?', '#']).next().is_some_and(is_template) {
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if host.is_empty() || host.contains('{') {
         return value.reject(Invalid::new("the host of `url` can't be a template", help));
     }
     // The template has already been compiled; compiling it for another output context cannot fail.

@@ -161,12 +161,19 @@ impl CommandTemplate {
         if source.starts_with('-') {
             return Ok(true);
         }
-        let render = |mask| {
-            let masked = self.masked(renderer.arguments, mask);
+        let render = |mask, fills_empty| {
+            let masked = self.masked(renderer.arguments, mask, fills_empty);
             RequestRenderer::new(&masked, renderer.work_budget).render(template)
         };
-        let other = render(|c| c == '-')?;
+        let other = render(|c| c == '-', false)?;
         if !other.starts_with('-') || other.replace(MASK, "-") != text {
+            return Ok(false);
+        }
+        // With a character in place of each empty text, a `-` that an empty text moved to the front is behind
+        // it.
+        let is_moved = render(|c| c == '-', true)
+            .is_ok_and(|filled| filled.starts_with(MASK) && filled.trim_start_matches(MASK).starts_with('-'));
+        if is_moved {
             return Ok(false);
         }
         let option = text.split('=').next().unwrap_or_default();
@@ -174,20 +181,22 @@ impl CommandTemplate {
             return Ok(false);
         };
         Ok(option.starts_with(beginning) && source.contains(option)
-            || render(|_| true).is_ok_and(|masked| masked.starts_with(beginning)))
+            || render(|_| true, false).is_ok_and(|masked| masked.starts_with(beginning)))
     }
 
     /// Returns the arguments and input responses with characters masked, except arguments that may begin with
     /// `-`.
-    fn masked(&self, arguments: &Arguments, mask: fn(char) -> bool) -> Arguments {
+    fn masked(&self, arguments: &Arguments, mask: fn(char) -> bool, fills_empty: bool) -> Arguments {
         let mask_argument =
             |(name, value): (&String, &Value)| match self.leading_dash_arguments.contains(name) {
                 true => (name.clone(), value.clone()),
-                false => (name.clone(), masked(value, mask)),
+                false => (name.clone(), masked(value, mask, fills_empty)),
             };
         let values: Map<String, Value> = arguments.given.iter().map(mask_argument).collect();
-        let responses =
-            arguments.input_responses.iter().map(|(name, value)| (name.clone(), masked(value, mask)));
+        let responses = arguments
+            .input_responses
+            .iter()
+            .map(|(name, value)| (name.clone(), masked(value, mask, fills_empty)));
         Arguments { given: values, input_responses: responses.collect() }
     }
 }
@@ -196,8 +205,10 @@ impl CommandTemplate {
 /// practice.
 const MASK: char = '\u{F8FE}';
 
-fn masked(value: &Value, mask: fn(char) -> bool) -> Value {
+fn masked(value: &Value, mask: fn(char) -> bool, fills_empty: bool) -> Value {
     match value {
+        Value::String(text) if fills_empty && text.is_empty() => MASK.to_string().into(),
+        Value::Array(items) if fills_empty && items.is_empty() => vec![MASK.to_string()].into(),
         Value::String(text) => Value::String(text.replace(mask, &MASK.to_string())),
         // The sign of a number can't be masked. The absolute value is rendered to a different text, which is
         // rejected.
@@ -206,10 +217,10 @@ fn masked(value: &Value, mask: fn(char) -> bool) -> Value {
             let positive = text.strip_prefix('-').and_then(|text| serde_json::from_str(text).ok());
             positive.unwrap_or_else(|| value.clone())
         }
-        Value::Array(items) => items.iter().map(|item| masked(item, mask)).collect(),
+        Value::Array(items) => items.iter().map(|item| masked(item, mask, fills_empty)).collect(),
         Value::Object(members) => members
             .iter()
-            .map(|(name, value)| (name.replace(mask, &MASK.to_string()), masked(value, mask)))
+            .map(|(name, value)| (name.replace(mask, &MASK.to_string()), masked(value, mask, fills_empty)))
             .collect(),
         Value::Null | Value::Bool(_) => value.clone(),
     }
@@ -332,6 +343,10 @@ mod tests {
         check(date(), json!({"year": "", "month": "rf"}), Err("may begin with `-`"));
         check(date(), json!({"year": "2024", "month": "05"}), Ok(&["2024-05"]));
         check(date(), json!({"year": "", "month": "=rf"}), Err("may begin with `-`"));
+        check(date(), json!({"year": "", "month": 5}), Err("may begin with `-`"));
+        check(date(), json!({"year": "", "month": ""}), Err("may begin with `-`"));
+        let literal = vec![text("{{ args.a }}-e{{ args.b }}", &[])];
+        check(literal, json!({"a": "", "b": "id"}), Err("may begin with `-`"));
         let joined = vec![text("{{ args.parts | join('-') }}", &[])];
         check(joined, json!({"parts": ["", "rf"]}), Err("may begin with `-`"));
         let replaced = vec![text("{{ args.x | replace('_', '-') }}", &[])];

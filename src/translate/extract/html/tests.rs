@@ -140,17 +140,17 @@ fn a_table_is_rows_by_its_headings() {
     check(&given, "<table><tr><td>1<td>2<tr><th colspan=2><hr></table>", Ok(r#"[{"x":"1","y":"2"}]"#));
     check(&rows, "<p>none", Err("expected a table `table`, found none"));
     check(&rows, "<table></table>", Ok("[]"));
-}
-
     let blank_first = "<table><tr><td><td><tr><td>A<td>B<tr><td>1<td>2</table>";
     check(&rows, blank_first, Ok(r#"[{"A":"1","B":"2"}]"#));
+}
+
 #[test]
 fn a_table_is_pairs_of_name_and_value() {
     let page = "<table><tr><th colspan=2>About<tr><th>Up:<td>3 d<tr><td>Load<td>1<td>2<tr><th>A<td>1<th>B<td>2</table>";
     check(&pairs(), page, Ok(r#"{"Up":"3 d","Load":["1","2"],"A":"1","B":"2"}"#));
+    check(&pairs(), "<table><tr><th>A<td>1<td>2<th>B<td>3</table>", Ok(r#"{"A":["1","2"],"B":"3"}"#));
 }
 
-    check(&pairs(), "<table><tr><th>A<td>1<td>2<th>B<td>3</table>", Ok(r#"{"A":["1","2"],"B":"3"}"#));
 #[test]
 fn an_invalid_selector_is_an_error_with_its_position() {
     for (source, at, part) in [
