@@ -1,4 +1,4 @@
-//! Progress and log notifications to the client of a call while it runs.
+//! Progress and log notifications to the client of a call while it runs (`progressToken`).
 
 use std::{fmt, future::Future, pin::pin, time::Duration};
 
