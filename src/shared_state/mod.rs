@@ -235,7 +235,7 @@ impl SharedStore {
         self.client.run(cmd("HDEL").arg(group).arg(self.member_name(group, member))).await
     }
 
-    /// Members of a group that replicas have added, at most [`MEMBER_LIMIT`].
+    /// Members of a group that replicas have added, at most `MEMBER_LIMIT`.
     ///
     /// # Errors
     ///
