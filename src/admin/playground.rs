@@ -146,7 +146,8 @@ fn describe_example(index: usize, example: &Example) -> Value {
         Err(_) => given["body_base64"] = BASE64_STANDARD.encode(&response.body).into(),
     }
     let name = example.name.clone().unwrap_or_else(|| (index + 1).to_string());
-    json!({ "name": name, "arguments": example.args, "input_responses": example.input_responses, "response": given })
+    let (arguments, input_responses) = (&example.args, &example.input_responses);
+    json!({ "name": name, "arguments": arguments, "input_responses": input_responses, "response": given })
 }
 
 /// Body of `POST /playground`: a rule, and the response to try it on.

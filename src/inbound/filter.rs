@@ -1,5 +1,5 @@
-//! The request filter of all HTTP APIs: Host, Origin, trusted proxies; framing (request smuggling) and size of
-//! bodies.
+//! The request filter of all HTTP APIs: Host, Origin, trusted proxies; framing (request smuggling) and size
+//! of bodies.
 //!
 //! A web page in a browser on the operator's machine can send requests to a server on loopback (DNS
 //! rebinding). The browser then sends the page's own origin in `Origin` and its domain in `Host`, so both

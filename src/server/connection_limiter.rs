@@ -154,7 +154,8 @@ impl ConnectionLimiter {
                     connections,
                     buffered_bytes,
                     limit_bytes,
-                    "response buffer full: closing the connections that have read nothing for the longest time"
+                    "response buffer full: closing the connections that have read nothing for the longest \
+                     time"
                 );
             }
             sleep(CHECK_INTERVAL).await;

@@ -65,7 +65,8 @@ impl FromText for Fingerprint {
         let digits: String = trimmed.strip_prefix("sha256:").unwrap_or(trimmed).split(':').collect();
         parse_digest(&digits).map(Self).ok_or_else(|| {
             let help =
-                "write the 32 pairs of hexadecimal digits that `openssl x509 -noout -fingerprint -sha256` shows";
+                "write the 32 pairs of hexadecimal digits that `openssl x509 -noout -fingerprint -sha256` \
+                 shows";
             Invalid::new(format!("expected a SHA-256 fingerprint, found {}", quoted(text)), help)
         })
     }

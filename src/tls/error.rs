@@ -55,8 +55,8 @@ fn advice_for(error: &rustls::Error) -> Option<&'static str> {
 fn certificate_advice(reason: &CertificateError) -> Option<&'static str> {
     Some(match reason {
         CertificateError::UnknownIssuer => {
-            "the server's certificate is not signed by a trusted CA; set `ca` of `tls` to its CA, or `fingerprint` \
-             to the certificate's fingerprint"
+            "the server's certificate is not signed by a trusted CA; set `ca` of `tls` to its CA, or \
+             `fingerprint` to the certificate's fingerprint"
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "the server's certificate has expired"

@@ -21,8 +21,8 @@ impl FromStr for Charset {
     fn from_str(label: &str) -> Result<Self, String> {
         Encoding::for_label_no_replacement(label.as_bytes()).map(Self).ok_or_else(|| {
             format!(
-                "expected a charset label of the WHATWG Encoding Standard that can be decoded, such as `utf-8` or \
-                 `windows-1252`, found `{label}`"
+                "expected a charset label of the WHATWG Encoding Standard that can be decoded, such as \
+                 `utf-8` or `windows-1252`, found `{label}`"
             )
         })
     }

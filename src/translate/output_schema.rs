@@ -49,8 +49,8 @@ impl OutputSchema {
         };
         let is_object = document["type"] == "object";
         if !is_object && refers_outside_definitions(&Value::Object(document.clone())) {
-            let message = "a schema whose root is not an object can use `$ref` only below `#/$defs`: move the \
-                           part there, and write `$ref: \"#/$defs/NAME\"`";
+            let message = "a schema whose root is not an object can use `$ref` only below `#/$defs`: move \
+                           the part there, and write `$ref: \"#/$defs/NAME\"`";
             return Err(SchemaError { message: message.to_owned(), pointer: String::new() });
         }
         Ok(Self { schema: Schema::compile(&document)?, is_object, wrap })

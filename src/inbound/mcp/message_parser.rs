@@ -293,7 +293,10 @@ fn parse_members(body: &[u8]) -> Result<JsonRpcMessage<'_>, RpcError> {
         });
     }
     Err(ErrorKind::NOT_A_MESSAGE.error(match raw()?.get().starts_with('[') {
-        true => "a batch can't be nested, and only revision 2025-03-26 has batches: send each message in its own request",
+        true => {
+            "a batch can't be nested, and only revision 2025-03-26 has batches: send each message in its own \
+             request"
+        }
         false => "a message is a JSON object",
     }))
 }

@@ -33,8 +33,8 @@ pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 /// longer arguments does not become a task: the client waits for its result.
 const ARGUMENTS_LIMIT_BYTES: usize = 2048;
 
-const TASK_NOT_FOUND: &str = "unknown task: it was not created here, its TTL has expired, its tool has changed \
-                              since then, or the replica that stores it can't be reached";
+const TASK_NOT_FOUND: &str = "unknown task: it was not created here, its TTL has expired, its tool has \
+                              changed since then, or the replica that stores it can't be reached";
 
 const TOO_LONG: &str = "The task is completed, but its result could not be stored: it is too long, or too \
                         many results are stored.";

@@ -445,8 +445,8 @@ fn schema_error(error: &ValidationError<'_>) -> SchemaError {
         }
         ValidationErrorKind::Format { format } if format == "regex" => {
             format!(
-                "{} is not a supported regular expression; look-around and backreferences do not run in linear \
-                 time",
+                "{} is not a supported regular expression; look-around and backreferences do not run in \
+                 linear time",
                 shown(error.instance())
             )
         }

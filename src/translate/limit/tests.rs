@@ -159,7 +159,8 @@ proptest! {
                 let text = if pretty { serde_json::to_string_pretty(&seen).unwrap() } else { seen.to_string() };
                 prop_assert!(text.chars().count() <= most, "{text}");
                 if let (Some(cut), None, Value::Array(items)) = (&cut, rows, &value) {
-                    let more = limit.truncate_structured(structured(&items[..=cut.shown].into()), None, &Value::Null, pretty);
+                    let next = structured(&items[..=cut.shown].into());
+                    let more = limit.truncate_structured(next, None, &Value::Null, pretty);
                     prop_assert!(!matches!(more, Ok((_, None))), "one more would fit");
                 }
                 match cut {

@@ -113,8 +113,8 @@ fn a_document_becomes_a_file_that_is_good() {
         remarks,
         [
             "GET /orders/{order-id}: without the parameter `session`: it is a cookie",
-            "POST /upload: omitted: a body is required, and it is `multipart/form-data`; only JSON, forms and text \
-             are supported",
+            "POST /upload: omitted: a body is required, and it is `multipart/form-data`; only JSON, forms \
+             and text are supported",
             "/elsewhere: omitted: `other.yaml#/paths/x` refers to another document, which is not supported",
         ]
     );
@@ -130,7 +130,8 @@ fn texts_of_the_document_remain_in_their_comments() {
         "oauth": { "type": "oauth2", "flows": { "clientCredentials": { "tokenUrl": text } } },
     });
     let document = json!({
-        "openapi": "3.1.0", "info": { "title": text, "version": text }, "servers": [{ "url": "http://127.0.0.1:1" }],
+        "openapi": "3.1.0", "info": { "title": text, "version": text },
+        "servers": [{ "url": "http://127.0.0.1:1" }],
         "paths": { "/a": { "get": {} } }, "components": { "securitySchemes": schemes },
     });
     let report = imported("comments.json", &document.to_string(), &[]);

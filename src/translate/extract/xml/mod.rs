@@ -121,7 +121,8 @@ impl Xml {
                     1 => Ok(found.remove(0)),
                     0 => Err(read_error!("expected the attribute `{}`, found none", path.source)),
                     count => Err(read_error!(
-                        "expected one `{}`, found {count}; use `items` for a list, or a position such as `[1]`",
+                        "expected one `{}`, found {count}; use `items` for a list, or a position such as \
+                         `[1]`",
                         path.source
                     )),
                 }
