@@ -37,7 +37,14 @@ export async function fetchJson(path, { method = "GET", body, signal } = {}) {
   const token = sessionStorage.getItem(TOKEN_KEY);
   if (token) headers.Authorization = `Bearer ${token}`;
   if (method === "POST") headers["Content-Type"] = "application/json";
-  const response = await fetch(path, { method, headers, signal, body, cache: "no-store", credentials: "omit" });
+  const response = await fetch(path, {
+    method,
+    headers,
+    signal,
+    body,
+    cache: "no-store",
+    credentials: "omit",
+  });
   if (response.status === 401) throw new UnauthorizedError();
   return { status: response.status, body: await response.json() };
 }
@@ -77,7 +84,8 @@ export function createRowUpdater(body, createRow) {
 
 const NO_VALUE = "–";
 
-export const formatCount = (number) => (number === undefined || number === null ? NO_VALUE : number.toLocaleString("en"));
+export const formatCount = (number) =>
+  number === undefined || number === null ? NO_VALUE : number.toLocaleString("en");
 
 /** Formats milliseconds with a precision that fits the magnitude. */
 export function formatDuration(milliseconds) {
@@ -114,13 +122,21 @@ export function formatTime(seconds, withSeconds = true) {
 /** Formats a Unix timestamp as local time, with the date unless it is today. */
 export function formatTimestamp(seconds, now = Date.now() / 1000) {
   const time = new Date(seconds * 1000);
-  const formatDate = (date) => `${date.getFullYear()}-${padTwo(date.getMonth() + 1)}-${padTwo(date.getDate())}`;
-  return formatDate(time) === formatDate(new Date(now * 1000)) ? formatTime(seconds) : `${formatDate(time)} ${formatTime(seconds)}`;
+  const formatDate = (date) =>
+    `${date.getFullYear()}-${padTwo(date.getMonth() + 1)}-${padTwo(date.getDate())}`;
+  return formatDate(time) === formatDate(new Date(now * 1000))
+    ? formatTime(seconds)
+    : `${formatDate(time)} ${formatTime(seconds)}`;
 }
 
 /** Formats a number of seconds in its two largest units at most. */
 export function formatTimeSpan(seconds) {
-  const units = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+  const units = [
+    [86400, "d"],
+    [3600, "h"],
+    [60, "min"],
+    [1, "s"],
+  ];
   const index = units.findIndex(([length]) => seconds >= length);
   if (index < 0) return "0 s";
   const [length, unit] = units[index];
@@ -131,4 +147,5 @@ export function formatTimeSpan(seconds) {
 }
 
 /** Formats a count with its noun: `1 route`, `2 routes`. */
-export const pluralize = (number, singular, plural = `${singular}s`) => `${formatCount(number)} ${number === 1 ? singular : plural}`;
+export const pluralize = (number, singular, plural = `${singular}s`) =>
+  `${formatCount(number)} ${number === 1 ? singular : plural}`;

@@ -1,6 +1,16 @@
 // Entry point: hash routing and periodic refresh of the visible section.
 
-import { byId, clearToken, formatTimeSpan, formatTimestamp, getJson, hasToken, setText, storeToken, UnauthorizedError } from "./common.js";
+import {
+  byId,
+  clearToken,
+  formatTimeSpan,
+  formatTimestamp,
+  getJson,
+  hasToken,
+  setText,
+  storeToken,
+  UnauthorizedError,
+} from "./common.js";
 import { configurationView } from "./configuration.js";
 import { failuresView } from "./failures.js";
 import { routesView } from "./routes.js";
@@ -21,7 +31,9 @@ let latestRender = 0;
 
 function parseHash() {
   const [section, ...params] = location.hash.slice(1).split("/");
-  return SECTIONS[section] ? { section, params: params.map(decodeURIComponent) } : { section: "routes", params: [] };
+  return SECTIONS[section]
+    ? { section, params: params.map(decodeURIComponent) }
+    : { section: "routes", params: [] };
 }
 
 function showNotice(text) {
@@ -39,9 +51,13 @@ async function updateServerStatus() {
   const stateElement = document.createElement("span");
   stateElement.className = isReady ? "good" : "bad";
   stateElement.textContent = state;
-  if (byId("server-status").textContent !== `${state}, ${details}`) byId("server-status").replaceChildren(stateElement, `, ${details}`);
-  showNotice(failed_since === undefined || parseHash().section === "configuration" ? ""
-    : `The last reload failed at ${formatTimestamp(failed_since, status.now)}; see Configuration.`);
+  if (byId("server-status").textContent !== `${state}, ${details}`)
+    byId("server-status").replaceChildren(stateElement, `, ${details}`);
+  showNotice(
+    failed_since === undefined || parseHash().section === "configuration"
+      ? ""
+      : `The last reload failed at ${formatTimestamp(failed_since, status.now)}; see Configuration.`,
+  );
 }
 
 function showTokenForm(isRejected) {
@@ -82,7 +98,8 @@ async function render(isNavigation) {
     showNotice(error instanceof TypeError ? "The process does not respond; retrying." : error.message);
   }
   // A hidden tab does not poll.
-  if (thisRender === latestRender) refreshTimer = setTimeout(() => (document.hidden ? null : render(false)), refreshInterval || 5000);
+  if (thisRender === latestRender)
+    refreshTimer = setTimeout(() => (document.hidden ? null : render(false)), refreshInterval || 5000);
 }
 
 byId("token-form").addEventListener("submit", (event) => {
@@ -93,7 +110,9 @@ byId("token-form").addEventListener("submit", (event) => {
 });
 onTokenRejected(() => render(false));
 addEventListener("hashchange", () => render(true));
-document.addEventListener("visibilitychange", () => { if (!document.hidden) render(false); });
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) render(false);
+});
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   byId("main").focus();

@@ -46,7 +46,10 @@ export function createPlot(figure, label, format, formatAxis = format) {
     const { ended, now, window } = data;
     return LEFT + (width - LEFT - RIGHT) * Math.min(1, Math.max(0, 1 - (now - ended[index]) / window));
   };
-  const values = (index) => data.series.map((item) => `${data.series.length > 1 ? `${item.name} ` : ""}${format(item.values[index])}`);
+  const values = (index) =>
+    data.series.map(
+      (item) => `${data.series.length > 1 ? `${item.name} ` : ""}${format(item.values[index])}`,
+    );
   const isSingleSeries = () => data.series.length === 1;
 
   function updateReadout() {
@@ -54,15 +57,27 @@ export function createPlot(figure, label, format, formatAxis = format) {
     const last = data.ended.length - 1;
     const index = cursorIndex ?? last;
     if (cursorIndex !== null) {
-      chart.append(svg("line", { class: "cursor", x1: x(index), x2: x(index), y1: TOP, y2: HEIGHT - BOTTOM }));
+      chart.append(
+        svg("line", { class: "cursor", x1: x(index), x2: x(index), y1: TOP, y2: HEIGHT - BOTTOM }),
+      );
     }
     const valuesText = values(index).join(", ");
     const time = formatTime(data.ended[index]);
     // With several series, the legend shows the values.
-    const multiSeriesText = [cursorIndex === null ? "" : time, data.sampleSize?.(cursorIndex) ?? ""].filter(Boolean).join(", ");
-    setText(readout, isSingleSeries() ? (cursorIndex === null ? data.summary : `${time}: ${valuesText}`) : multiSeriesText);
+    const multiSeriesText = [cursorIndex === null ? "" : time, data.sampleSize?.(cursorIndex) ?? ""]
+      .filter(Boolean)
+      .join(", ");
+    setText(
+      readout,
+      isSingleSeries() ? (cursorIndex === null ? data.summary : `${time}: ${valuesText}`) : multiSeriesText,
+    );
     if (!isSingleSeries()) {
-      data.series.forEach((item, position) => setText(legend.children[position].lastChild, `${item.name} ${format(cursorIndex === null ? item.hour : item.values[index])}`));
+      data.series.forEach((item, position) =>
+        setText(
+          legend.children[position].lastChild,
+          `${item.name} ${format(cursorIndex === null ? item.hour : item.values[index])}`,
+        ),
+      );
     }
     chart.setAttribute("aria-label", `${label} of the last hour. ${time}: ${valuesText}. ${data.summary}`);
   }
@@ -86,7 +101,13 @@ export function createPlot(figure, label, format, formatAxis = format) {
   chart.addEventListener("keydown", (event) => {
     if (!data) return;
     const last = data.ended.length - 1;
-    const target = { ArrowLeft: (cursorIndex ?? last + 1) - 1, ArrowRight: (cursorIndex ?? last) + 1, Home: 0, End: last, Escape: null }[event.key];
+    const target = {
+      ArrowLeft: (cursorIndex ?? last + 1) - 1,
+      ArrowRight: (cursorIndex ?? last) + 1,
+      Home: 0,
+      End: last,
+      Escape: null,
+    }[event.key];
     if (target === undefined) return;
     event.preventDefault();
     moveCursor(target);
@@ -98,7 +119,9 @@ export function createPlot(figure, label, format, formatAxis = format) {
     const now = ended.at(-1);
     const window = WINDOWS.find((length) => length >= now - ended[0]) ?? WINDOWS.at(-1);
     data = { series, ended, now, window, summary, sampleSize };
-    const max = niceCeiling(Math.max(0, ...series.flatMap((item) => item.values.filter((value) => value !== null))));
+    const max = niceCeiling(
+      Math.max(0, ...series.flatMap((item) => item.values.filter((value) => value !== null))),
+    );
     const y = (value) => HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * (value / max);
     const elements = [];
     for (const value of [0, max / 2, max]) {
@@ -108,13 +131,22 @@ export function createPlot(figure, label, format, formatAxis = format) {
     for (const third of [0, 1, 2, 3]) {
       const tickX = LEFT + ((width - LEFT - RIGHT) * third) / 3;
       const anchor = third === 0 ? "start" : third === 3 ? "end" : "middle";
-      elements.push(svg("text", { x: tickX, y: HEIGHT - 4, "text-anchor": anchor }, formatTime(now - window * (1 - third / 3), window < 900)));
+      elements.push(
+        svg(
+          "text",
+          { x: tickX, y: HEIGHT - 4, "text-anchor": anchor },
+          formatTime(now - window * (1 - third / 3), window < 900),
+        ),
+      );
     }
     for (const item of series) {
       const barWidth = Math.max(1.2, (((width - LEFT) * 15) / window) * 0.85);
       if (item.kind === "bars") {
-        const bars = item.values.map((value, index) => value > 0
-          ? `M${(x(index) - barWidth).toFixed(1)},${y(0)}V${y(value).toFixed(1)}h${barWidth.toFixed(1)}V${y(0)}z` : "");
+        const bars = item.values.map((value, index) =>
+          value > 0
+            ? `M${(x(index) - barWidth).toFixed(1)},${y(0)}V${y(value).toFixed(1)}h${barWidth.toFixed(1)}V${y(0)}z`
+            : "",
+        );
         elements.push(svg("path", { class: "bars", d: bars.join("") }));
         continue;
       }
@@ -125,27 +157,40 @@ export function createPlot(figure, label, format, formatAxis = format) {
         if (value === null) return;
         const point = [x(index).toFixed(1), y(value).toFixed(1)];
         if (hasValue(index - 1) || hasValue(index + 1)) path += `${hasValue(index - 1) ? "L" : "M"}${point}`;
-        else elements.push(svg("circle", { class: `dot ${item.style}`, cx: point[0], cy: point[1], r: DOT_RADIUS }));
+        else
+          elements.push(
+            svg("circle", { class: `dot ${item.style}`, cx: point[0], cy: point[1], r: DOT_RADIUS }),
+          );
       });
       if (item.kind === "area" && item.values.length > 1) {
-        const top = item.values.map((value, index) => `L${x(index).toFixed(1)},${y(value ?? 0).toFixed(1)}`).join("");
-        elements.push(svg("path", { class: "area", d: `M${x(0).toFixed(1)},${y(0)}${top}L${x(item.values.length - 1).toFixed(1)},${y(0)}z` }));
+        const top = item.values
+          .map((value, index) => `L${x(index).toFixed(1)},${y(value ?? 0).toFixed(1)}`)
+          .join("");
+        elements.push(
+          svg("path", {
+            class: "area",
+            d: `M${x(0).toFixed(1)},${y(0)}${top}L${x(item.values.length - 1).toFixed(1)},${y(0)}z`,
+          }),
+        );
       }
       elements.push(svg("path", { class: `line ${item.style}`, d: path, "stroke-linecap": "round" }));
     }
     chart.replaceChildren(...elements);
     if (series.length > 1 && legend.childElementCount !== series.length) {
-      legend.replaceChildren(...series.map((item) => {
-        const swatch = svg("svg", { viewBox: "0 0 12 3", "aria-hidden": "true" });
-        swatch.append(svg("path", { class: `line ${item.style}`, d: "M0,1.5H12" }));
-        return el("span", { class: "legend-item" }, swatch, el("span", {}, item.name));
-      }));
+      legend.replaceChildren(
+        ...series.map((item) => {
+          const swatch = svg("svg", { viewBox: "0 0 12 3", "aria-hidden": "true" });
+          swatch.append(svg("path", { class: `line ${item.style}`, d: "M0,1.5H12" }));
+          return el("span", { class: "legend-item" }, swatch, el("span", {}, item.name));
+        }),
+      );
     }
     if (cursorIndex !== null && cursorIndex >= ended.length) cursorIndex = null;
     updateReadout();
   }
   new ResizeObserver(() => {
-    if (data && chart.clientWidth && Math.abs(chart.clientWidth - width) > 1) draw(data.series, data.ended, data.summary, data.sampleSize);
+    if (data && chart.clientWidth && Math.abs(chart.clientWidth - width) > 1)
+      draw(data.series, data.ended, data.summary, data.sampleSize);
   }).observe(chart);
   return draw;
 }
@@ -155,7 +200,11 @@ export function createSparkline() {
   const [width, height] = [110, 20];
   const calls = svg("path", { class: "line s1" });
   const errors = svg("path", { class: "bars" });
-  const element = svg("svg", { class: "sparkline", viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
+  const element = svg("svg", {
+    class: "sparkline",
+    viewBox: `0 0 ${width} ${height}`,
+    "aria-hidden": "true",
+  });
   element.append(errors, calls);
   return {
     element,
@@ -164,9 +213,15 @@ export function createSparkline() {
       const max = Math.max(1, ...values);
       const x = (index) => width - ((values.length - 1 - index) * width) / (length - 1);
       const y = (value) => height - 1 - (height - 3) * (value / max);
-      const line = values.map((value, index) => `${index ? "L" : "M"}${x(index).toFixed(1)},${y(value).toFixed(1)}`);
+      const line = values.map(
+        (value, index) => `${index ? "L" : "M"}${x(index).toFixed(1)},${y(value).toFixed(1)}`,
+      );
       calls.setAttribute("d", line.join(""));
-      const bars = errorCounts.map((value, index) => value > 0 ? `M${(x(index) - 1).toFixed(1)},${height}V${Math.min(height - 3, y(value)).toFixed(1)}h2V${height}z` : "");
+      const bars = errorCounts.map((value, index) =>
+        value > 0
+          ? `M${(x(index) - 1).toFixed(1)},${height}V${Math.min(height - 3, y(value)).toFixed(1)}h2V${height}z`
+          : "",
+      );
       errors.setAttribute("d", bars.join(""));
     },
   };
