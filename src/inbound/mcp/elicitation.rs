@@ -37,6 +37,8 @@ pub(super) struct RequestElicitor<'a> {
 /// Content of `requestState`, which the client returns with its next request: the input responses so far.
 #[derive(Default, Serialize, Deserialize)]
 struct RequestState {
+    // The name in the states of earlier versions, which run beside this one during a rolling update.
+    #[serde(rename = "subject")]
     request_digest: String,
     input_responses: Map<String, Value>,
     /// Names of the input requests that were sent together with the state. Only responses to these are

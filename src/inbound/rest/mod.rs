@@ -259,8 +259,10 @@ impl RestApi {
             _ => None,
         });
         if let Some(own) = own {
-            let allowed = vec![Method::GET, Method::HEAD];
-            return if reading { own } else { Target::WrongMethod { allowed, is_own: true } };
+            if reading {
+                return own;
+            }
+            return Target::WrongMethod { allowed: vec![Method::GET, Method::HEAD], is_own: true };
         }
         // Neither a route such as `/{a}/{b}` nor `passthrough` may match a path below a reserved one.
         let below = |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.starts_with('/'));

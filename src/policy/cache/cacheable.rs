@@ -103,7 +103,7 @@ impl CachedResponse {
     /// Whether the response may be used stale if the upstream fails.
     pub(super) fn may_serve_stale(&self, settings: CacheSettings) -> bool {
         let (age, lifetime, stale_lifetime) = self.lifetimes(settings);
-        // Without `stale_if_error`, the upstream decides, so what it forbids applies, too.
+        // With `ttl: upstream`, or without `stale_if_error`, what the upstream forbids applies.
         let upstream_decides = settings.ttl == CacheTtl::Upstream || settings.stale_if_error.is_none();
         let must_revalidate = upstream_decides && (self.control.no_cache || self.control.must_revalidate);
         !must_revalidate && !stale_lifetime.is_zero() && age < lifetime + stale_lifetime

@@ -190,7 +190,7 @@ async fn the_upstream_allows_stale_responses_unless_the_route_does() {
         call(&service, upstream_call(SECOND)).await.unwrap();
         tokio::time::advance(15 * SECOND).await;
         let _ = call(&service, upstream_call(SECOND)).await;
-        assert_eq!(service.cache.events.get("cache_stale"), stale_responses, "{settings:?}");
+        assert_eq!(service.cache.events.get("cache_stale"), stale_responses, "{settings:?} {header}");
     }
 }
 
