@@ -177,7 +177,7 @@ tls-replication yes
         page = (pathlib.Path(__file__).parents[2] / "config/book/reference/shared-state.md").read_text()
         allowed = " ".join(re.search(r"\*\*Permissions\*\*:[^`]+`([^`]+)`", page).group(1).split())
         if self.kind == "cluster":
-            allowed += " " + re.search(r"in a Cluster\s+`([^`]+)`", page).group(1)
+            allowed += " " + re.search(r"[Ii]n a Cluster[^`]+`([^`]+)`", page).group(1)
             more = [*more, "tls-cluster yes"]
         if self.kind != "server":
             more = [*more, "masteruser operator", f"masterauth {PASSWORD}", "repl-diskless-sync-delay 0"]
