@@ -160,8 +160,8 @@ impl Setting for Template {
             };
             known = report_unknown(report, node, "name", name, help);
         }
-        for (was, now) in value.context.renamed_variables.iter().filter(|(was, _)| was.contains('.')) {
-            if text.contains(was) {
+        for (was, now) in value.context.renamed_variables {
+            if was.contains('.') && template.used.paths.contains(*was) {
                 let help = format!("write `{now}`, or run `glossator migrate`");
                 known = report_unknown(report, node, "name", was, Some(help));
             }
