@@ -148,9 +148,9 @@ impl CommandTemplate {
     /// Whether the leading option of a rendered text comes from the template and not from an argument.
     ///
     /// It does if the template begins with `-`. Otherwise the text must be the same, again with a leading
-    /// `-`, with every `-` of the arguments masked, and the option must be in the template literally, or
-    /// still begin with the same character if all characters are masked: an empty argument can move a `-` of
-    /// the template to the front (`{{ args.a }}-{{ args.b }}`).
+    /// `-`, with every `-` of the arguments masked, and the option or its first character must be in the
+    /// template literally, or remain if all characters are masked: an empty argument can move a `-` of the
+    /// template to the front (`{{ args.a }}-{{ args.b }}`).
     fn has_own_option(
         &self,
         template: &Template,
@@ -181,6 +181,7 @@ impl CommandTemplate {
             return Ok(false);
         };
         Ok(option.starts_with(beginning) && source.contains(option)
+            || source.contains(&format!("{beginning}{{{{"))
             || render(|_| true, false).is_ok_and(|masked| masked.starts_with(beginning)))
     }
 
@@ -345,6 +346,10 @@ mod tests {
         check(date(), json!({"year": "", "month": "=rf"}), Err("may begin with `-`"));
         check(date(), json!({"year": "", "month": 5}), Err("may begin with `-`"));
         check(date(), json!({"year": "", "month": ""}), Err("may begin with `-`"));
+        let minutes = "{% if args.unit == 'm' %}-m{{ args.n }}{% endif %}";
+        check(vec![text(minutes, &[])], json!({"unit": "m", "n": "5"}), Ok(&["-m5"]));
+        let depth = "{% if args.o.depth %}-d{{ args.o.depth }}{% endif %}";
+        check(vec![text(depth, &[])], json!({"o": {"depth": "5"}}), Ok(&["-d5"]));
         let literal = vec![text("{{ args.a }}-e{{ args.b }}", &[])];
         check(literal, json!({"a": "", "b": "id"}), Err("may begin with `-`"));
         let joined = vec![text("{{ args.parts | join('-') }}", &[])];
