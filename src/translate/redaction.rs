@@ -55,7 +55,8 @@ impl Redaction {
             return Cow::Borrowed(&text[..end]);
         }
         // Marks from an earlier redaction stay as they are, even if a pattern matches them.
-        let marks = text.match_indices(MARK).map(|(at, mark)| at..at + mark.len());
+        let searched = &text[..text.floor_char_boundary(end.saturating_add(MARK.len()))];
+        let marks = searched.match_indices(MARK).map(|(at, mark)| at..at + mark.len());
         found.extend(marks.take_while(|mark| mark.start < end));
         let found = merged(found);
         let end = found.last().map_or(end, |last| end.max(last.end));

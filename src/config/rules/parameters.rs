@@ -1,5 +1,6 @@
 //! Substitution of the parameters of named rules.
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
@@ -67,10 +68,10 @@ impl Substitution<'_> {
     }
 
     fn substitute_in_map(&self, entries: &[Entry]) -> Option<Vec<Entry>> {
-        let mut substituted: Vec<Entry> = Vec::new();
+        let (mut substituted, mut known) = (Vec::new(), HashSet::new());
         for Entry { key, value } in entries {
             let text = self.substitute_in_text(key.span, &key.text)?;
-            if substituted.iter().any(|known| known.key.text == text) {
+            if !known.insert(text.clone()) {
                 let (message, help) =
                     (format!("duplicate key `{text}`"), "use another value of the parameter");
                 return self.report.reject(Code::DuplicateKey.at_span(key.span), message, help);
