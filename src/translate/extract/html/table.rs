@@ -74,7 +74,10 @@ pub(super) fn pairs(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Valu
         if headings == cells.len() {
             continue;
         }
-        for pair in cells.chunk_by(|_, next| headings < 2 || !is_heading(next)) {
+        // Some pages have the names in `<td>` and the values in `<th>`.
+        let are_names_plain = cells.len() == 2 * headings
+            && cells.iter().enumerate().all(|(index, cell)| is_heading(cell) == (index % 2 == 1));
+        for pair in cells.chunk_by(|_, next| headings < 2 || is_heading(next) == are_names_plain) {
             let [name, values @ ..] = pair else { continue };
             let name = text::rendered_text(*name, work)?;
             let name = name.trim().trim_end_matches(':').trim_end();

@@ -149,6 +149,7 @@ fn a_table_is_pairs_of_name_and_value() {
     let page = "<table><tr><th colspan=2>About<tr><th>Up:<td>3 d<tr><td>Load<td>1<td>2<tr><th>A<td>1<th>B<td>2</table>";
     check(&pairs(), page, Ok(r#"{"Up":"3 d","Load":["1","2"],"A":"1","B":"2"}"#));
     check(&pairs(), "<table><tr><th>A<td>1<td>2<th>B<td>3</table>", Ok(r#"{"A":["1","2"],"B":"3"}"#));
+    check(&pairs(), "<table><tr><td>A<th>1<td>B<th>2</table>", Ok(r#"{"A":"1","B":"2"}"#));
 }
 
 #[test]
