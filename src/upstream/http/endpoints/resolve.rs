@@ -2,7 +2,6 @@
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
@@ -10,13 +9,10 @@ use tracing::{info, warn};
 use super::{ADDRESS_LIMIT, Endpoint, Endpoints, Entry};
 use crate::telemetry::ErrorChain;
 use crate::upstream::Failure;
-use crate::upstream::http::Address;
 
 /// Time for which a failed DNS lookup is cached while no address is known. During this time, requests fail
 /// with the same error.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
-
-const TIMED_OUT: &str = "no response in time";
 
 const NO_ADDRESS: &str = "the host name has no IP address";
 
@@ -34,7 +30,7 @@ impl Lookup {
         match self {
             Self::System => Ok(tokio::net::lookup_host((host, port)).await?.collect()),
             #[cfg(test)]
-            Self::Scripted(records) => records.lookup(host).await,
+            Self::Scripted(records) => records.lookup().await,
         }
     }
 }
@@ -83,7 +79,7 @@ impl Endpoints {
             if found.is_err() {
                 // The known addresses are used until the next interval. Otherwise every request would wait
                 // for the lookup.
-                dns.record_lookup(Some(TIMED_OUT.to_owned()));
+                dns.record_lookup(Some("no response in time".to_owned()));
             }
             return Ok(known);
         }
@@ -105,22 +101,14 @@ impl Endpoints {
             return;
         }
         let (mut entries, mut failed) = (Vec::new(), None);
-        let names: Vec<_> = self.settings.addresses().filter_map(Address::name).collect();
-        // The connect timeout cancels all lookups, so one lookup that hangs must end before it. A single name
-        // needs no timeout of its own.
-        let share = if names.len() > 1 { 0.9 } else { 2.0 };
-        let after = self.settings.connect_timeout.mul_f64(share);
-        let lookups = names.into_iter().map(|(host, port)| timeout(after, dns.lookup.addresses(host, port)));
-        let mut lookups = join_all(lookups).await.into_iter();
         let before = self.current.load_full();
         for address in self.settings.addresses() {
             let same_address = before.iter().filter(|entry| entry.endpoint.connections.address == *address);
-            let Some((host, _)) = address.name() else {
+            let Some((host, port)) = address.name() else {
                 entries.extend(same_address.cloned());
                 continue;
             };
-            let found = lookups.next().expect("every name was looked up");
-            match found.unwrap_or_else(|_| Err(io::Error::other(TIMED_OUT))) {
+            match dns.lookup.addresses(host, port).await {
                 Ok(found) if !found.is_empty() => {
                     // The system returns first the address family that it reaches best. Addresses of the
                     // other family are a last resort.

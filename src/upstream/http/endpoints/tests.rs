@@ -54,9 +54,6 @@ pub(in crate::upstream::http) struct FakeDns(
 );
 
 impl FakeDns {
-    /// Host name whose lookups never complete.
-    const HANGING_HOST: &str = "hanging.test";
-
     fn set(&self, addresses: &[std::net::SocketAddr]) {
         *self.0.0.lock() = addresses.to_vec();
     }
@@ -70,9 +67,9 @@ impl FakeDns {
         self.0.2.store(true, Ordering::SeqCst);
     }
 
-    pub(super) async fn lookup(&self, host: &str) -> std::io::Result<Vec<std::net::SocketAddr>> {
+    pub(super) async fn lookup(&self) -> std::io::Result<Vec<std::net::SocketAddr>> {
         self.0.1.fetch_add(1, Ordering::SeqCst);
-        if self.0.2.load(Ordering::SeqCst) || host == Self::HANGING_HOST {
+        if self.0.2.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
         let found = self.0.0.lock().clone();
@@ -343,23 +340,6 @@ async fn a_hanging_lookup_delays_one_request_only() {
             assert_eq!(endpoints.known().await.unwrap().len(), 1);
         }
         assert_eq!(started.elapsed(), Duration::ZERO, "what is known is the best that there is");
-    }
-}
-
-#[tokio::test]
-async fn a_hanging_lookup_of_one_name_does_not_affect_another_name() {
-    let (records, (a, _)) = (FakeDns::default(), server("a").await);
-    records.set(&[a]);
-    for (first, second) in [("old.test", FakeDns::HANGING_HOST), (FakeDns::HANGING_HOST, "old.test")] {
-        let address = |host: &str| format!("http://{host}").parse().unwrap();
-        let settings = HttpSettings::new("old".parse().unwrap(), address(first));
-        let settings = HttpSettings {
-            others: vec![address(second)],
-            connect_timeout: Duration::from_millis(500),
-            ..settings
-        };
-        let upstream = HttpUpstream::with_lookup(settings, Lookup::Scripted(records.clone()));
-        assert_eq!(lookups(&upstream).await.unwrap(), "a", "{first}");
     }
 }
 
