@@ -2,7 +2,7 @@
 //!
 //! Files:
 //!
-//! - `folder`: finds and reads the files, and detects changes.
+//! - `folder`: finds and reads the files.
 //! - `file`: parses one file. `secret_masking`: marks its secrets, and converts it to JSON without them.
 //! - `section`: helpers for parsing sections.
 //!

@@ -26,8 +26,8 @@ pub struct InputSchema {
 }
 
 /// Error for arguments whose validation takes more than [`CHECK_STEP_LIMIT`] steps.
-const TOO_COSTLY: &str = "the arguments take more than 50,000,000 steps to validate, which is the limit; \
-     send fewer or shorter ones";
+const TOO_COSTLY: &str = "the arguments are too expensive to validate: more than 50,000,000 steps, or \
+     subschemas nested too deeply; send fewer, shorter or less nested ones";
 
 impl InputSchema {
     /// Maximum number of violations in one error.
@@ -60,7 +60,7 @@ impl InputSchema {
         &self.document
     }
 
-    /// Smallest number of values in the arguments with which a check may exceed the step limit; `None` if a
+    /// Number of values in the arguments from which on a check may exceed the step limit; `None` if a
     /// call cannot have that many.
     pub fn costly_value_count(&self) -> Option<u64> {
         self.schema.costly_value_count()

@@ -61,7 +61,7 @@ impl OutputSchema {
         self.schema.document()
     }
 
-    /// Number of values above which a check may exceed its limit; `None` if the number is too large to
+    /// Number of values from which on a check may exceed its limit; `None` if the number is too large to
     /// matter.
     pub fn costly_value_count(&self) -> Option<u64> {
         self.schema.costly_value_count()

@@ -244,8 +244,8 @@ fn several_documents_are_renamed_each() {
 
 #[test]
 fn blocks_of_a_page_are_renamed_wherever_they_belong() {
-    let before = "server: bind\n\n```a``` is code\n\n```yaml\nserver: { bind: a }\n```\n\n1. x\n\n   ```yaml\n   \
-     - if: { status: 404 }\n\n     error: bind\n   ```\n\n\
+    let before = "server: bind\n\n```a``` is code\n\n```yaml\nserver: { bind: a }\n```\n\n1. x\n\n   \
+     ```yaml\n   - if: { status: 404 }\n\n     error: bind\n   ```\n\n\
                   ~~~yml\nretry: { tries: 5 }\n~~~\n\n```sh\nserver: { bind: a }\n```\n\n```yaml\n\
                   services: { a: { bind: 1 } }\n```\n";
     let after = before

@@ -295,8 +295,8 @@ fn secrets_are_allowed_only_in_headers() {
 
 #[test]
 fn a_number_without_quotes_is_sent_as_written() {
-    let text = "upstreams: { a: { url: http://a.test, headers: { X-Id: 007, X-Mask: 0x1F, X-Part: '1.50' } } }\n\
-        routes: { t: { description: x, request: GET a/ } }";
+    let text = "upstreams: { a: { url: http://a.test, headers: { X-Id: 007, X-Mask: 0x1F, X-Part: '1.50' } } \
+        }\nroutes: { t: { description: x, request: GET a/ } }";
     let loaded = loaded(text);
     let headers = &loaded.upstreams[0].settings.http().unwrap().headers;
     assert_eq!(["x-id", "x-mask", "x-part"].map(|name| &headers[name]), ["007", "0x1F", "1.50"]);

@@ -193,7 +193,7 @@ impl Schema {
         self.violations(value, 1).is_empty()
     }
 
-    /// Number of values in the arguments above which a check may exceed [`CHECK_STEP_LIMIT`]; `None` if a
+    /// Number of values in the arguments from which on a check may exceed [`CHECK_STEP_LIMIT`]; `None` if a
     /// call cannot have that many.
     pub fn costly_value_count(&self) -> Option<u64> {
         /// Maximum number of values in the arguments of a call.

@@ -27,7 +27,7 @@ use crate::upstream::http::connection::{BoxError, full_body};
 use crate::upstream::http::pool::ConnectionPool;
 
 /// Maximum length of a response body that is read so that the connection can be reused, in bytes. After a
-/// longer body, the connection closes.
+/// longer body, an HTTP/1 connection closes.
 const BODY_LIMIT_BYTES: usize = 64 << 10;
 
 /// Settings of active health checks.
