@@ -86,7 +86,7 @@ pub(super) struct StdioArguments {
 pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), CommandError> {
     screen.format = early_log_format();
     let flags = arguments.log.flags(&arguments.listen);
-    let (sources, loaded, sighup, stop) = load(&arguments.config, flags, screen)?;
+    let (sources, loaded, hangups, stop) = load(&arguments.config, flags, screen)?;
     run_in_runtime(&loaded, async {
         warn_of_few_descriptors(&loaded);
         let server = BoundServer::bind(&loaded).await?;
@@ -94,14 +94,14 @@ pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), C
         let scheme = server.listener.scheme();
         info!(%scheme, %address, "listening");
         screen.line(format!("listening on {scheme}://{address}"));
-        server.serve(stop, Some((sources, &loaded, sighup))).await
+        server.serve(stop, Some((sources, &loaded, hangups))).await
     })
 }
 
 /// Standard output belongs to the MCP client; all other output goes to standard error.
 pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), CommandError> {
     screen.format = early_log_format();
-    let (sources, loaded, sighup, stop) = load(&arguments.config, arguments.log.flags(&None), screen)?;
+    let (sources, loaded, hangups, stop) = load(&arguments.config, arguments.log.flags(&None), screen)?;
     run_in_runtime(&loaded, async {
         let mut app = App::new(&loaded).map_err(CommandError::from_error)?;
         let exit_timeout = CANCEL_TIMEOUT + server::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
@@ -111,7 +111,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
         let (_, process) = Process::new(loaded.clone());
         app.start().await;
         let mcp = app.mcp.clone();
-        let running = app.run(Some(Reloader::new(sources, &loaded, process, sighup)));
+        let running = app.run(Some(Reloader::new(sources, &loaded, process, hangups)));
         let outcome = mcp.serve_stdio(limit_bytes, shutdown_timeout, stop).await;
         running.end().await;
         outcome.map_err(CommandError::from_error)
@@ -189,12 +189,12 @@ fn load(
 ) -> Result<(Sources, Loaded, Signal, StopSignal), CommandError> {
     // First of all: a supervisor may send signals as soon as the program has started.
     let stop = StopSignal::install().map_err(system_failure(NO_SIGNAL_HANDLERS))?;
-    let sighup = hangup_signals().map_err(system_failure(NO_SIGNAL_HANDLERS))?;
+    let hangups = hangup_signals().map_err(system_failure(NO_SIGNAL_HANDLERS))?;
     let sources = config.sources(flags)?;
     let loaded = config::load(&sources).map_err(CommandError::Problems)?;
     screen.format = loaded.log.format;
     screen.problems(&loaded.warnings);
-    Ok((sources, loaded, sighup, stop))
+    Ok((sources, loaded, hangups, stop))
 }
 
 /// Creates a failure with the description `what` and a system error.
@@ -291,7 +291,7 @@ impl BoundServer {
         app.start().await;
         // Without a reloader, `process` is dropped, and the admin API then rejects requests to reload.
         let running =
-            app.run(reload.map(|(sources, loaded, sighup)| Reloader::new(sources, loaded, process, sighup)));
+            app.run(reload.map(|(sources, loaded, hangups)| Reloader::new(sources, loaded, process, hangups)));
         notify_supervisor(NotifyState::Ready);
         // Cut-off requests have been logged; they do not change the exit status.
         let _ = server::serve(listener, settings, handler, stop).await;

@@ -18,7 +18,7 @@
 //!
 //! State and notifications:
 //!
-//! - `sessions`; `subscriptions` on open streams; `session_subscriptions`, the resources that sessions
+//! - `sessions`; `cancellation` of their requests; `subscriptions` on open streams; `session_subscriptions`, the resources that sessions
 //!   subscribe to.
 //! - `replicas`: forwarding of messages that another replica must handle.
 //!
@@ -26,6 +26,7 @@
 //! into the response. The SDK (`rmcp`) provides types for small messages. Its server needs owned values, so
 //! the SDK is used only as the reference client in `tests/it/mcp/sdk.rs`.
 
+mod cancellation;
 mod elicitation;
 mod message_parser;
 mod prompts_and_resources;
@@ -166,7 +167,7 @@ impl McpEndpoint {
         Ok((self.0.filter.authenticator.identify(head, info, forwarded).await?, body))
     }
 
-    /// Responds to a request without a message: `GET` or `DELETE` for a session up to 2025-11-25.
+    /// Responds to a request without a message: `GET` or `DELETE` for a legacy session.
     async fn respond_without_message(
         &self,
         method: &Method,
@@ -192,7 +193,7 @@ impl McpEndpoint {
         }
     }
 
-    /// Opens a stream of notifications, for a session up to 2025-11-25.
+    /// `GET`: opens the notification stream of a legacy session.
     async fn get(&self, message: &MessageContext, session: &NamedSession) -> RpcResult<Response<Body>> {
         let headers = message.headers();
         let shutdown = message.context.info.connection.shutdown.clone();
@@ -233,7 +234,7 @@ impl McpEndpoint {
         Ok(response::event_stream(None, receiver, Box::pin(notifying)))
     }
 
-    /// Ends a session of a client up to 2025-11-25.
+    /// `DELETE`: ends a legacy session.
     fn delete(&self, message: &MessageContext, session: &NamedSession) -> RpcResult<Response<Body>> {
         self.0.sessions.check(session, message.owner())?;
         self.0.sessions.end(session);

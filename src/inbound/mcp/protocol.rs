@@ -11,13 +11,14 @@ use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{json, value::RawValue};
 use tracing::debug;
 
+use super::cancellation::InFlightRequests;
 use super::message_parser::{self, ClientMessage, RejectedMessage};
 use super::prompts_and_resources::{complete, get_prompt, read_resource, subscribe, unsubscribe, uri_of};
 use super::response::{ClientResult, OpenRequests};
 use super::resumable_streams::ResumableStreams;
 use super::rpc_error::ErrorCounts;
 use super::session_subscriptions::SessionSubscriptions;
-use super::sessions::{InFlightRequests, Sessions, UnknownSessions};
+use super::sessions::{Sessions, UnknownSessions};
 use super::subscriptions::OpenStreams;
 use super::task_elicitation::ElicitingTasks;
 use super::tools::call_tool;
@@ -72,7 +73,7 @@ impl MessageDispatcher {
         }
     }
 
-    /// Snapshot that determines the capabilities of the server. The capabilities for prompts and resources
+    /// Snapshot that determines the capabilities to declare. The capabilities for prompts and resources
     /// depend on the lists of MCP servers, so it waits for these lists.
     pub(super) async fn snapshot_for_capabilities(&self) -> Arc<Snapshot> {
         let is_complete =

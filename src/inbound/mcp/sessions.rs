@@ -1,10 +1,9 @@
-//! Sessions of clients up to MCP 2025-11-25 (`Mcp-Session-Id`).
+//! Sessions of legacy clients, up to MCP 2025-11-25 (`Mcp-Session-Id`).
 //!
 //! - [`Session`]: the content of an encrypted session id, with the parameters of `initialize`. Every replica
 //!   can read it, so there is no table of sessions.
 //! - [`Sessions`]: the ids of ended sessions, at the replica that got the `DELETE` and those that it
 //!   notifies.
-//! - [`InFlightRequests`]: cancellation of requests in flight by `notifications/cancelled`.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -15,11 +14,10 @@ use std::{
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::sync::Notify;
 
 use super::{Revision, RpcError};
 use crate::crypto::{Purpose, TokenCipher, TokenError};
-use crate::upstream::{ClientIdentity, OnDrop};
+use crate::upstream::ClientIdentity;
 
 /// Lifetime of a session id.
 const SESSION_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -200,47 +198,6 @@ impl Sessions {
     }
 }
 
-/// Maximum length of the id of a request that can be cancelled, in bytes.
-const ID_LIMIT_BYTES: usize = 256;
-
-/// A session id, and the JSON id of a request in the session.
-type RequestKey = (Box<str>, Box<str>);
-
-/// The requests of sessions that are in flight in this process, so that they can be cancelled. The limits of
-/// connections also limit the number of these requests.
-#[derive(Debug, Default)]
-pub(super) struct InFlightRequests(Mutex<HashMap<RequestKey, Arc<Notify>>>);
-
-impl InFlightRequests {
-    /// Adds a request until the guard is dropped. Returns the guard, and the `Notify` that signals the
-    /// cancellation. `None` if the id is too long, or already in flight: two requests with one id could not
-    /// be distinguished.
-    pub(super) fn add(&self, session: &str, id: &str) -> Option<(Arc<Notify>, OnDrop<impl FnOnce()>)> {
-        if id.len() > ID_LIMIT_BYTES {
-            return None;
-        }
-        let key: RequestKey = (session.into(), canonical(id).into());
-        let cancelled = Arc::new(Notify::new());
-        let mut requests = self.0.lock();
-        if requests.contains_key(&key) {
-            return None;
-        }
-        requests.insert(key.clone(), Arc::clone(&cancelled));
-        Some((cancelled, OnDrop::new(move || drop(self.0.lock().remove(&key)))))
-    }
-
-    /// Cancels a request. Returns whether this process has it in flight.
-    pub(super) fn cancel(&self, session: &str, id: &str) -> bool {
-        let request = self.0.lock().get(&(session.into(), canonical(id).into())).cloned();
-        request.inspect(|request| request.notify_one()).is_some()
-    }
-}
-
-/// Normalizes the JSON of an id, because one value can be written in several ways.
-fn canonical(id: &str) -> String {
-    serde_json::from_str::<Value>(id).map_or_else(|_| id.to_owned(), |id| id.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -390,25 +347,5 @@ mod sessions_tests {
             );
             assert_eq!(sessions.ended.lock().ids.len(), ENDED_LIMIT);
         }
-    }
-}
-
-#[cfg(test)]
-mod in_flight_tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_request_is_cancelled_in_its_session_only() {
-        let all = InFlightRequests::default();
-        let (mine, other) = (all.add("mine", r#""a""#).unwrap(), all.add("other", r#""a""#).unwrap());
-        assert!(all.add("mine", r#""\u0061""#).is_none(), "the same id");
-        assert!(all.add("mine", "1").is_some());
-        assert!(all.cancel("mine", r#""\u0061""#));
-        mine.0.notified().await;
-        drop(mine);
-        assert!(!all.cancel("mine", r#""a""#));
-        assert!(all.add("mine", &format!("{:0300}", 1)).is_none());
-        drop(other);
-        assert!(all.0.lock().is_empty());
     }
 }
