@@ -4,7 +4,7 @@ use crate::settings::{Checked, Code, Cursor, Kind, OpenSection, Section, Setting
 use crate::translate::expressions::{Scope, read_condition};
 use crate::translate::extract::{Binary, BinaryKind, read_media_type};
 use crate::translate::{
-    AnnotationsTemplate, BlockPayload, BlockTemplate, ContentTemplate, Jq, LinkTemplate, ResourceTemplate,
+    AnnotationsTemplate, BlockPayload, BlockTemplate, ContentTemplate, Jq, LinkTemplate, EmbeddedTemplate,
     Template,
 };
 
@@ -55,7 +55,7 @@ struct BlockSettings {
     #[key(kind = ValueKind::Text)]
     audio: Option<BlockData<Template>>,
     /// Embedded resource: `response` for the response body, or a map.
-    resource: Option<BlockData<ResourceTemplate>>,
+    resource: Option<BlockData<EmbeddedTemplate>>,
     /// Link to a resource.
     resource_link: Option<LinkTemplate>,
     /// Media type of `image`, `audio` or `resource: response`.

@@ -71,7 +71,7 @@ pub enum BlockPayload {
     /// A resource link.
     ResourceLink(LinkTemplate),
     /// An embedded resource.
-    Resource(ResourceTemplate),
+    Resource(EmbeddedTemplate),
 }
 
 /// Link to a resource.
@@ -94,7 +94,7 @@ pub struct LinkTemplate {
 /// Embedded resource.
 #[derive(Debug, Section)]
 #[section(id = "resource")]
-pub struct ResourceTemplate {
+pub struct EmbeddedTemplate {
     /// URI of the resource: a template.
     #[key(example = "uri: report://today")]
     pub uri: Template,
@@ -320,7 +320,7 @@ impl BlockPayload {
             Self::Text(text) => vec![text],
             Self::Base64 { data, .. } => vec![data],
             Self::ResourceLink(link) => link.templates().collect(),
-            Self::Resource(ResourceTemplate { uri, text, blob, .. }) => {
+            Self::Resource(EmbeddedTemplate { uri, text, blob, .. }) => {
                 std::iter::once(uri).chain(text).chain(blob).collect()
             }
             Self::Verbatim | Self::Json | Self::JsonPretty | Self::Bytes(_) => Vec::new(),
@@ -348,7 +348,7 @@ impl BlockPayload {
                 }
             }
             Self::ResourceLink(link) => link.render(render)?,
-            Self::Resource(ResourceTemplate { uri, media_type, text, blob }) => {
+            Self::Resource(EmbeddedTemplate { uri, media_type, text, blob }) => {
                 let resource = ResourceContents {
                     uri: render(uri)?,
                     media_type: media_type.clone().or_else(|| view.response.media_type().map(Into::into)),

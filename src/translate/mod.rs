@@ -26,7 +26,6 @@ mod charset;
 mod content;
 mod content_encoding;
 mod convert;
-mod error;
 pub(crate) mod expressions;
 pub mod extract;
 mod fields;
@@ -38,21 +37,21 @@ mod output_schema;
 mod pattern;
 mod redaction;
 mod response_view;
-mod work_budget;
 mod success;
 mod template;
+mod tool_error;
 mod translator;
 mod variables;
+mod work_budget;
 #[cfg(test)]
 mod tests;
 
 pub use charset::Charset;
 pub use content::{
-    AnnotationsTemplate, BLOCK_LIMIT, BlockPayload, BlockTemplate, ContentTemplate, LinkTemplate,
-    ResourceTemplate,
+    AnnotationsTemplate, BLOCK_LIMIT, BlockPayload, BlockTemplate, ContentTemplate,
+    EmbeddedTemplate, LinkTemplate,
 };
 pub(crate) use convert::without_exponent;
-pub use error::{CODE_META_KEY, CodeTemplate, ErrorRule, RETRY_AFTER_META_KEY, STATUS_META_KEY};
 pub use fields::{
     DurationForm, Enumeration, Field, FieldKind, FieldPath, FieldType, Fields, Multiplicity, NumberForm,
     OnMissing, SizeForm, TimeFormat, TimeOptions, TimeZoneSetting,
@@ -72,6 +71,7 @@ pub use response_view::{Inspection, inspect};
 pub use success::{SuccessRule, empty_success_text};
 pub(crate) use template::{ITEM, TemplateBudget};
 pub use template::{OutputContext, Template, TemplateError, message_variables, request_variables};
+pub use tool_error::{CODE_META_KEY, CodeTemplate, ErrorRule, RETRY_AFTER_META_KEY, STATUS_META_KEY};
 pub use translator::{
     CallInput, OnNoMatch, Rule, RuleAction, Trace, TraceStep, Translation, TranslationLimits, Translator,
     translate,

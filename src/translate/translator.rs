@@ -7,13 +7,13 @@ use serde::Serialize;
 use serde_json::Value;
 use settings_derive::{Section, Word};
 
-use super::error::{error_for_status, message_of, status_meta};
 use super::extract::{Extract, is_from_mcp_server, is_mcp_error};
 use super::leak_filter::{ClientStrings, redacted};
 use super::matcher::status_text;
 use super::pattern::Captures;
 use super::read_error::{LogNote, ReadError};
 use super::response_view::{DecompressedBody, LazyExtraction, ResponseView};
+use super::tool_error::{error_for_status, message_of, status_meta};
 use super::{
     Charset, ErrorRule, JqError, Matcher, Outcome, OutputSchema, Redaction, SamplingRequest, SuccessRule,
     TemplateError, WorkBudget, WrapNonObjects,

@@ -434,7 +434,7 @@ pub enum MemberNames<'a> {
 pub(crate) enum Extracted {
     /// JSON document, validated and unchanged.
     Raw(JsonText),
-    /// A value.
+    /// Value that the extractor built.
     Value(Value),
     /// The whole text; a string value is built only when needed.
     Text(ByteString),

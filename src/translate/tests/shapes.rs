@@ -122,7 +122,7 @@ pub(super) fn content(index: usize) -> ContentTemplate {
                 data: template("{{ structured.a }}"),
                 media_type: "image/png".into(),
             }),
-            block(BlockPayload::Resource(ResourceTemplate {
+            block(BlockPayload::Resource(EmbeddedTemplate {
                 uri: template("file:///a"),
                 media_type: None,
                 text: None,

@@ -63,7 +63,7 @@ pub(super) struct HeaderLine {
     filled: Vec<bool>,
     /// Whether cells begin exactly at the positions of their names.
     fixed: bool,
-    /// Whether the configured rule names the first column.
+    /// Whether `first_column` gives the name of the first column, because the header has none for it.
     first_is_given: bool,
     /// Whether the words of a row are its cells, regardless of their positions.
     by_words: bool,
@@ -132,8 +132,8 @@ impl HeaderLine {
         Self { names, spans, filled, first_is_given: first.is_some(), by_words, fixed: false }
     }
 
-    /// The name that the header itself has for the first column, if the rule also names that column: a word
-    /// at the beginning of the line.
+    /// The name that the header itself has for the first column, although `first_column` is set: a word at the
+    /// beginning of the line.
     pub(super) fn first_named(&self) -> Option<&str> {
         let is_named =
             self.first_is_given && !self.by_words && self.spans.get(1).is_some_and(|span| span.start == 0);
