@@ -38,7 +38,7 @@ const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 /// HTTP/2 keepalive: time without data, while responses are pending, before the server is pinged, and timeout
 /// of the ping. All requests share the connection, so a dead connection would fail all requests until the
 /// kernel closes it after a quarter of an hour.
-const H2_KEEPALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
+const H2_PING: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
 
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -143,8 +143,8 @@ async fn http2_handshake(stream: Box<dyn IoStream>) -> Result<Http2, hyper::Erro
     let handshake = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_header_list_size(HEAD_LIMIT_BYTES as u32)
-        .keep_alive_interval(H2_KEEPALIVE.0)
-        .keep_alive_timeout(H2_KEEPALIVE.1)
+        .keep_alive_interval(H2_PING.0)
+        .keep_alive_timeout(H2_PING.1)
         .handshake(TokioIo::new(stream));
     let (sender, connection) = handshake.await?;
     // Errors of the connection reach all requests that wait for a response.

@@ -31,7 +31,7 @@ use crate::upstream::Failure;
 
 /// Time that an idle connection stays open. It is shorter than the keepalive timeouts of servers (5 s for
 /// Apache and Node), so that requests seldom meet a connection that is just being closed.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Maximum time until a connection is ready again after the end of a response. With a server that responds
 /// without reading the whole request, the connection may never be ready.
@@ -211,7 +211,7 @@ impl ConnectionPool {
     /// Closes connections that reached the idle timeout. Returns the time of the next check.
     fn close_old(&self) -> Option<Instant> {
         let now = Instant::now();
-        let is_old = |since: Instant| now.saturating_duration_since(since) >= IDLE_TIMEOUT;
+        let is_old = |since: Instant| now.saturating_duration_since(since) >= KEEPALIVE_TIMEOUT;
         let mut state = self.state.lock();
         let old = state.idle.iter().take_while(|(_, since)| is_old(*since)).count();
         state.idle.drain(..old);
@@ -220,7 +220,7 @@ impl ConnectionPool {
         let next = state.idle.front().map(|(_, since)| *since);
         let next = next.into_iter().chain(state.shared.as_ref().map(|shared| shared.last_used_at)).min();
         state.is_sweep_running = next.is_some();
-        next.map(|since| since + IDLE_TIMEOUT)
+        next.map(|since| since + KEEPALIVE_TIMEOUT)
     }
 }
 
@@ -437,14 +437,14 @@ mod tests {
         get(&pool, &address).await;
         assert_eq!(*seen.borrow(), (1, 1));
         tokio::time::pause();
-        tokio::time::advance(IDLE_TIMEOUT + Duration::from_millis(10)).await;
+        tokio::time::advance(KEEPALIVE_TIMEOUT + Duration::from_millis(10)).await;
         tokio::time::resume();
         seen.wait_for(|seen| *seen == (1, 0)).await.unwrap();
         // A later connection is handled as well.
         get(&pool, &address).await;
         assert_eq!(*seen.borrow(), (2, 1));
         tokio::time::pause();
-        tokio::time::advance(IDLE_TIMEOUT + Duration::from_millis(10)).await;
+        tokio::time::advance(KEEPALIVE_TIMEOUT + Duration::from_millis(10)).await;
         tokio::time::resume();
         seen.wait_for(|seen| *seen == (2, 0)).await.unwrap();
     }
