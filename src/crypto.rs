@@ -82,7 +82,7 @@ pub enum Purpose<'a> {
     Published(&'a str),
 }
 
-/// Why a token can't be decrypted.
+/// Why a token is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// The token was issued with another secret key or for another purpose, or was changed.

@@ -1,4 +1,4 @@
-//! Table of renamed keys, words of keys (enumerated values), variables of expressions, and flags.
+//! Table of renamed keys, enumerated values, variables of expressions, and flags.
 //!
 //! Each name has one row. The error about the old name, the change that `glossator migrate` makes, and the
 //! list in `config/book/reference/upgrading.md` are generated from it. Only names that are no longer accepted
@@ -18,12 +18,12 @@ pub(super) struct Renames {
     pub(super) variables: &'static [(&'static str, &'static str)],
 }
 
-/// Renamed key, or key with a renamed word.
+/// Renamed key, or key with a renamed value.
 #[derive(Debug)]
 pub(super) struct RenamedSetting {
     /// Schema ids of the sections that have the key.
     pub(super) sections: Vec<&'static str>,
-    /// Old name of the key, or name of the key whose word was renamed.
+    /// Old name of the key, or name of the key whose value was renamed.
     pub(super) key: &'static str,
     pub(super) now: Replacement,
 }
@@ -35,8 +35,8 @@ pub(super) enum Replacement {
     Key(&'static str),
     /// The key was removed. The string is the help of the error.
     Removed(&'static str),
-    /// A word of the key (an enumerated value) was renamed: old word, new word.
-    Word(&'static str, &'static str),
+    /// An enumerated value of the key was renamed: old value, new value.
+    Value(&'static str, &'static str),
 }
 
 /// All renames, in the order of `config/book/reference/upgrading.md`.
@@ -55,7 +55,7 @@ pub(super) fn rows(table: &'static str) -> Vec<RenamedSetting> {
         let (sections, rest) = line.split_once(' ')?;
         let (name, now) = rest.split_once(" -> ")?;
         let (key, now) = match name.split_once(": ") {
-            Some((key, was)) => (key, Replacement::Word(was, now)),
+            Some((key, was)) => (key, Replacement::Value(was, now)),
             None => (name, now.strip_prefix("removed: ").map_or(Replacement::Key(now), Replacement::Removed)),
         };
         Some(RenamedSetting { sections: sections.split(',').collect(), key, now })
@@ -75,14 +75,14 @@ pub fn renamed_flag(flag: &str) -> Option<&'static str> {
 impl Renames {
     /// Returns the replacement of a key of a section.
     pub(super) fn key(&self, section: &str, key: &str) -> Option<Replacement> {
-        self.targets(section, key).find(|now| !matches!(now, Replacement::Word(..)))
+        self.targets(section, key).find(|now| !matches!(now, Replacement::Value(..)))
     }
 
-    /// Returns the new name of a word of a key.
+    /// Returns the new name of an enumerated value.
     pub(super) fn word(&self, section: &str, key: &str, word: &str) -> Option<&'static str> {
         self.targets(section, key).find_map(|now| match now {
-            Replacement::Word(was, now) if was == word => Some(now),
-            Replacement::Key(_) | Replacement::Removed(_) | Replacement::Word(..) => None,
+            Replacement::Value(was, now) if was == word => Some(now),
+            Replacement::Key(_) | Replacement::Removed(_) | Replacement::Value(..) => None,
         })
     }
 
@@ -101,7 +101,7 @@ impl Renames {
                 let (now, help) = match row.now {
                     Replacement::Key(path) => (Some(variable(&format!("{section}.{path}"))), ""),
                     Replacement::Removed(help) => (None, help),
-                    Replacement::Word(..) => return None,
+                    Replacement::Value(..) => return None,
                 };
                 Some((variable(&format!("{section}.{}", row.key)), now, help))
             })
@@ -118,14 +118,14 @@ impl Renames {
             Some(Replacement::Removed(help)) => {
                 (format!("`{name}` in {section} was removed"), help.to_owned())
             }
-            Some(Replacement::Word(..)) | None => return false,
+            Some(Replacement::Value(..)) | None => return false,
         };
         report.error(Code::RenamedKey.at_span(key.span), message, help);
         true
     }
 }
 
-/// Reports a renamed word of a key; returns `false` for other values.
+/// Reports a renamed enumerated value; returns `false` for other values.
 pub(super) fn report_word(report: &Report<'_>, node: &Node, section: &str, key: &str) -> bool {
     let Some(was) = node.scalar() else { return false };
     let Some(now) = RENAMES.word(section, key, &was) else { return false };
@@ -226,7 +226,7 @@ mod tests {
                             assert!(key_at(keys, now).is_some(), "{section}.{now}");
                         }
                         Replacement::Removed(_) => assert!(keys.get(key).is_none(), "{section}.{key}"),
-                        Replacement::Word(was, now) => {
+                        Replacement::Value(was, now) => {
                             assert_ne!(was, now);
                             let kind = keys.get(key).unwrap_or_else(|| panic!("{section}.{key}")).kind;
                             assert!(
@@ -251,7 +251,7 @@ mod tests {
             let (key, now) = match now {
                 Replacement::Key(now) => (format!("`{key}`"), format!("`{now}`")),
                 Replacement::Removed(help) => (format!("`{key}`"), format!("gone: {help}")),
-                Replacement::Word(was, now) => (format!("`{key}: {was}`"), format!("`{key}: {now}`")),
+                Replacement::Value(was, now) => (format!("`{key}: {was}`"), format!("`{key}: {now}`")),
             };
             expected += &format!("| {} | {key} | {now} |\n", sections.join(", "));
         }

@@ -70,8 +70,9 @@ impl RateLimit {
     /// Minimum interval between two searches for idle clients to remove.
     const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-    /// Creates an unused limit of the upstream or tool `name`; `None` if the setting is missing or `off`.
-    /// `events` counts rejected calls. With `sharing`, all replicas count the limit together.
+    /// Creates the rate limit of the upstream or route `name`, with its full burst in this replica; `None` if
+    /// the setting is missing or `off`. `events` counts rejected calls. With `sharing`, all replicas share one
+    /// counter, which keeps its state.
     pub(super) fn new(
         scope: RateLimitScope,
         name: &str,

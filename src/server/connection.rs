@@ -58,7 +58,7 @@ const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of open requests of one HTTP/2 connection; further ones wait.
 const STREAM_LIMIT: u32 = 128;
 
-/// Serves connections: their settings, and the handler of their requests.
+/// What a listener needs to serve its connections. Each connection is served by a clone.
 #[derive(Clone)]
 pub(super) struct ConnectionServer {
     pub(super) settings: ListenerSettings,

@@ -31,7 +31,7 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) environment: &'a Environment,
     /// Reports an unknown key of a section. The help may name another section that has this key.
     pub(crate) report_unknown_key: fn(&Report<'_>, &Key, &KeyTable),
-    /// Reports a word of a key that has been renamed; the strings are the id of the section and the name of
+    /// Reports an enumerated value that has been renamed; the strings are the id of the section and the name of
     /// the key. Returns `false` if the word is not an old name.
     pub(crate) report_renamed_word: fn(&Report<'_>, &Node, &str, &str) -> bool,
     /// Renamed variables of expressions, as pairs of old and new name.

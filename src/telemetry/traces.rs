@@ -247,8 +247,7 @@ impl SamplerName {
         matches!(self, Self::TraceIdRatio | Self::ParentBasedTraceIdRatio)
     }
 
-    /// Returns the sampling settings, with this ratio if the sampler has one; `None` if traces are not
-    /// exported.
+    /// Returns the sampling settings, with this ratio if the sampler has one; `None` for [`Off`](Self::Off).
     pub fn sampling(self, ratio: f64) -> Option<Sampling> {
         let (by_parent, ratio) = match self {
             Self::Off => return None,

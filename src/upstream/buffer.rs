@@ -115,7 +115,7 @@ impl UpstreamBuffer {
         self.0.freed.notify_waiters();
     }
 
-    /// Current state.
+    /// Limit, charged bytes, queued calls and rejected calls at this moment.
     pub fn state(&self) -> BufferState {
         *self.0.state.lock()
     }

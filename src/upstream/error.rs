@@ -204,7 +204,8 @@ pub enum FailureStage {
     Unread,
 }
 
-/// Evidence of a request about the health of an upstream, a route or an endpoint.
+/// What the outcome of a request says about an upstream, a route or an endpoint. Circuit breakers and the
+/// selection of endpoints use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Evidence {
     Success,
@@ -212,13 +213,13 @@ pub(crate) enum Evidence {
     None,
 }
 
-/// Evidence of one request about the upstream, the route and the endpoint.
+/// What the outcome of one request says about the upstream, the route and the endpoint.
 pub(crate) struct RequestEvidence {
-    /// Evidence about the upstream: success if the upstream is reachable.
+    /// Success if the upstream is reachable.
     pub(crate) upstream: Evidence,
-    /// Evidence about the route: success if the upstream serves requests of the route.
+    /// Success if the upstream serves requests of the route.
     pub(crate) route: Evidence,
-    /// Evidence about the endpoint: success if the endpoint serves requests.
+    /// Success if the endpoint serves requests.
     pub(crate) endpoint: Evidence,
 }
 

@@ -42,9 +42,9 @@ pub use error::{Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, Upstream
 pub enum Upstream {
     /// HTTP server.
     Http(HttpUpstream),
-    /// Command.
+    /// Program that is started for each call, with the arguments of the call in its command line.
     Command(Arc<Program>),
-    /// CGI program.
+    /// CGI program (RFC 3875), started for each request.
     Cgi(Arc<Program>),
     /// MCP server.
     Mcp(McpUpstream),
@@ -55,9 +55,9 @@ pub enum Upstream {
 pub enum UpstreamSettings {
     /// HTTP server.
     Http(Box<HttpSettings>),
-    /// Command.
+    /// Program that is started for each call, with the arguments of the call in its command line.
     Command(Program),
-    /// CGI program.
+    /// CGI program (RFC 3875), started for each request.
     Cgi(Program),
     /// MCP server.
     Mcp(McpTransport),

@@ -147,8 +147,8 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
 /// Maximum length of a generated upstream name, in characters.
 const MAX_NAME_LENGTH: usize = 40;
 
-/// Writes the configuration file and verifies that it loads. Returns the file and the number of its routes;
-/// `None` if there are no routes.
+/// Builds the text of the configuration file. Drops operations with which it does not load, with a remark.
+/// Returns the text and the number of its routes; `None` if none is left.
 fn file(
     head: &str,
     mut operations: Vec<Operation>,

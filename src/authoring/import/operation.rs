@@ -152,8 +152,8 @@ fn success(document: &OpenApiDocument, operation: &Value) -> (Option<Value>, boo
     (output, contents().any(|(name, _)| !is_json(essence(name))))
 }
 
-/// Converts the ID of an operation to a tool name, such as `list_pets`. Without an ID, the name consists of
-/// method and path.
+/// Makes a tool name from the `operationId`, or from method and path if there is none. Each run of characters
+/// other than ASCII letters, digits, `-` and `.` becomes `_`, and the name is cut to [`MAX_NAME_LENGTH`].
 fn name_of(id: Option<&str>, method: &str, path: &str) -> String {
     let plain = |text: &str| -> String {
         let words = joined_words(text, |c| c.is_ascii_alphanumeric() || "-.".contains(c));
@@ -173,7 +173,8 @@ fn unused_name(name: String, is_taken: impl Fn(&str) -> bool) -> String {
 /// Converter of one operation: adds the parts of the request to a route, and the arguments that they use.
 struct Converter<'d> {
     document: &'d OpenApiDocument,
-    /// The route in configuration syntax, as JSON. Missing parts are empty.
+    /// The route in configuration syntax, as JSON. It has all keys from the beginning; those that remain empty
+    /// are removed at the end.
     route: Value,
     /// Remarks on omitted parts.
     omissions: Vec<String>,

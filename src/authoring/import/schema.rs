@@ -44,7 +44,7 @@ struct SchemaConverter<'d> {
 }
 
 impl<'d> SchemaConverter<'d> {
-    /// Converts a schema down to `depth`.
+    /// Converts `depth` levels of a schema; deeper subschemas become `{}`.
     fn schema(&mut self, written: &'d Value, depth: usize) -> Option<Value> {
         let mut copied = self.part(written, depth)?;
         drop_dangling_required(&mut copied);

@@ -91,7 +91,7 @@ pub(super) fn all(classified: &ClassifiedSamples<'_>) -> Vec<Candidate> {
     found
 }
 
-/// Proposes extractors for texts that are not documents.
+/// Proposes extractors for texts that are not JSON, JSON Lines, XML or HTML.
 fn line_candidates(all: &[&str], media_type: &str) -> Vec<Candidate> {
     let filled: Vec<&str> = all.iter().copied().filter(|text| !text.trim().is_empty()).collect();
     let texts = if filled.is_empty() { all } else { &filled };

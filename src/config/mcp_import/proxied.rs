@@ -29,7 +29,8 @@ pub struct ProxiedLists {
     pub notes: Vec<ImportNote>,
 }
 
-/// Key that identifies a list entry, and the entry.
+/// List entry, preceded by its identifier: the value of `name` (prompt), `uri` (resource) or `uriTemplate`
+/// (resource template).
 type ProxiedListEntry = (String, Map<String, Value>);
 
 impl ListedServer<'_> {

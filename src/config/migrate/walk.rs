@@ -219,7 +219,7 @@ impl<'t> Walk<'t> {
                     self.remark(key.span, keys.section, format!("`{}` was removed: {help}", key.text));
                     continue;
                 }
-                (None, Some(Replacement::Word(..)) | None) => {
+                (None, Some(Replacement::Value(..)) | None) => {
                     self.unrenamed.insert(key.span.start);
                     self.unknown_keys += 1;
                     continue;

@@ -5,7 +5,7 @@
 //! - [`ResponseForm`]: the representation that an HTTP client accepts.
 //! - [`event_stream`]: a stream of messages that ends with the result, with keep-alive comments.
 //! - [`MessageSender`]: queue of messages that are sent before the result.
-//! - [`OpenRequests`]: open requests from glossator to clients up to 2025-11-25, which send each response as
+//! - [`OpenRequests`]: open requests from glossator to legacy clients, which send each response as
 //!   a separate message.
 
 use std::{

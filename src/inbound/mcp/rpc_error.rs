@@ -85,7 +85,7 @@ impl ErrorKind {
     /// The client lacks a scope.
     pub(super) const FORBIDDEN: Self =
         Self("scope is missing", ErrorCode::INVALID_REQUEST, FORBIDDEN, FORBIDDEN);
-    /// The session is unknown or has ended. This error makes a client up to 2025-11-25 begin a new session.
+    /// The session is unknown or has ended. A legacy client then starts a new session.
     const UNKNOWN_SESSION: Self = Self("unknown session", ErrorCode::INVALID_REQUEST, NOT_FOUND, NOT_FOUND);
     /// Too many notification streams are open. Legacy clients open such streams with `GET`.
     pub(super) const TOO_MANY_STREAMS: Self = Self("too many streams", INTERNAL, UNAVAILABLE, UNAVAILABLE);

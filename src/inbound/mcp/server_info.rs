@@ -70,7 +70,8 @@ pub(super) async fn discover(rpc: &RpcContext<'_>) -> RpcResult {
     Ok(rpc.cacheable(&result, (settings.list_ttl, rpc.cache_scope())))
 }
 
-/// The lists that the server declares to a client: those that have entries, or may get some later.
+/// The list capabilities (`prompts`, `resources`) that are declared to a client: those with an entry that the
+/// client may see, and those to which an MCP upstream may still add entries.
 fn declared_lists(snapshot: &Snapshot, rpc: &RpcContext<'_>) -> DeclaredLists {
     let has = |list: &DefinitionList| list.seen_by(rpc.message.client()).next().is_some();
     let (lists, [prompts, resources]) = (&snapshot.lists, snapshot.may_have_more());

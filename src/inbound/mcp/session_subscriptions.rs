@@ -1,4 +1,4 @@
-//! Sessions up to 2025-11-25: their streams, the resources that they subscribe to, and their log levels.
+//! Legacy sessions: their streams, the resources that they subscribe to, and their log levels.
 //!
 //! A session gets notifications on its stream, which may be at another replica than the one that received
 //! `resources/subscribe`. With shared state, the subscriptions are stored in it, and each replica reads them

@@ -206,7 +206,7 @@ struct StdioConnection {
     running: JoinSet<()>,
     /// A handshake that waits for the lists of MCP servers.
     slow_handshake: Option<AbortHandle>,
-    /// The tasks that send notifications to a client up to 2025-11-25.
+    /// The tasks that send notifications to a legacy client.
     notification_tasks: JoinSet<()>,
 }
 

@@ -26,13 +26,13 @@ pub struct CommandTemplate {
     pub stdin: Option<RequestBodyTemplate>,
 }
 
-/// Template of one word; an array argument yields several words.
+/// Template of one word; an array argument results in several words.
 #[derive(Debug)]
 pub enum WordTemplate {
     /// Fixed word.
     Fixed(String),
-    /// Argument with fixed text before and after it. An array yields one word per item, a missing argument
-    /// none.
+    /// Argument with fixed text before and after it. An array results in one word per item. If the
+    /// argument is missing, the word is omitted.
     Argument {
         /// Text before the argument.
         before: String,
@@ -41,11 +41,11 @@ pub enum WordTemplate {
         /// Text after the argument.
         after: String,
     },
-    /// Rendered template. An empty result yields no word.
+    /// Rendered template. If the result is empty, the word is omitted.
     Text {
         /// Template.
         template: Template,
-        /// Arguments that the word needs: if one is missing, there is no word.
+        /// Arguments that the template uses without a fallback. If one is missing, the word is omitted.
         needs: Vec<String>,
     },
 }

@@ -37,7 +37,7 @@ pub struct HttpTemplate {
 pub enum ValueTemplate {
     /// Argument with this name, omitted if the client did not send it. An array yields several values.
     Argument(String),
-    /// Rendered template. An empty result yields no value.
+    /// Rendered template. If the result is empty, the value is omitted.
     Text(Template),
 }
 

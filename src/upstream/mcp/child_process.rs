@@ -442,11 +442,12 @@ enum OutputLine {
     Whole(Vec<u8>),
     /// Beginning of a line that is over the limit. Its [`Rest`](Self::Rest) follows.
     Cut(Vec<u8>),
-    /// End of a line that was cut, at most [`REST_LIMIT_BYTES`].
+    /// Last bytes of a line that was cut, at most [`REST_LIMIT_BYTES`]; the bytes between are dropped. It may
+    /// contain the `id` of the message, after a long result.
     Rest(Vec<u8>),
 }
 
-/// Maximum length of the returned end of a cut line, in bytes.
+/// Maximum number of bytes that are kept of the end of a cut line.
 const REST_LIMIT_BYTES: usize = 1024;
 
 /// Line reader with a length limit.
