@@ -60,7 +60,7 @@ pub(super) static VERIFICATIONS: [(Algorithm, Verification); 9] = [
 ];
 
 impl FromText for Algorithm {
-    const FORM: ValueKind = ValueKind::Word(Self::VARIANTS);
+    const FORM: ValueKind = ValueKind::Enum(Self::VARIANTS);
 
     fn from_text(text: &str) -> Result<Self, Invalid> {
         let text = text.trim();
@@ -74,7 +74,7 @@ impl FromText for Algorithm {
             };
             let known = quoted_list(Self::VARIANTS);
             let message = format!("the signing algorithm `{text}` is not accepted");
-            Invalid::new(message, format!("{why}write one of {known}")).with_code(Code::UnknownWord)
+            Invalid::new(message, format!("{why}write one of {known}")).with_code(Code::UnknownValue)
         })
     }
 }

@@ -15,7 +15,7 @@ use crate::model::{
     EntryChoice, HarExchange, NO_ENTRIES, ProgramEnd, ProgramExit, Recording, UpstreamResponse,
     cut_characters,
 };
-use crate::settings::Word as _;
+use crate::settings::EnumSetting as _;
 
 /// Maximum number of HAR entries listed in a message.
 const MAX_ENTRIES_LISTED: usize = 20;
@@ -283,7 +283,7 @@ fn summary(proposal: &Proposal, samples: usize, screen: &mut Screen) {
         if has_omitted { "most of " } else { "" }
     ));
     for Finding { part, value, confidence, reason } in &proposal.findings {
-        screen.info_line(&format!("  {:<7} {part}: {value} ({reason})", confidence.word()));
+        screen.info_line(&format!("  {:<7} {part}: {value} ({reason})", confidence.as_str()));
     }
     let guesses = proposal.findings.iter().filter(|finding| finding.confidence == Confidence::Guess).count();
     if guesses > 0 {

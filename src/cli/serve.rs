@@ -290,8 +290,8 @@ impl BoundServer {
         };
         app.start().await;
         // Without a reloader, `process` is dropped, and the admin API then rejects requests to reload.
-        let running =
-            app.run(reload.map(|(sources, loaded, hangups)| Reloader::new(sources, loaded, process, hangups)));
+        let running = app
+            .run(reload.map(|(sources, loaded, hangups)| Reloader::new(sources, loaded, process, hangups)));
         notify_supervisor(NotifyState::Ready);
         // Cut-off requests have been logged; they do not change the exit status.
         let _ = server::serve(listener, settings, handler, stop).await;

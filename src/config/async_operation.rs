@@ -15,7 +15,7 @@ use http::uri::PathAndQuery;
 
 /// Kinds of values that `async_operation` accepts.
 pub(super) const KIND: ValueKind =
-    ValueKind::Either(&[ValueKind::Word(&["follow_location"]), AsyncOperationSettings::KIND]);
+    ValueKind::Either(&[ValueKind::Enum(&["follow_location"]), AsyncOperationSettings::KIND]);
 
 /// Kinds of values for a condition: jq on the extracted value, or a map as in `when`.
 const CONDITION: ValueKind = ValueKind::Either(&[ValueKind::Text, Matcher::KIND]);
@@ -100,7 +100,7 @@ pub(super) fn read(
         let help = "remove it; a call may take up to `timeout`";
         return report.reject(Code::WrongUpstreamKind.at_span(entry.key.span), message, help);
     }
-    if renamed::report_word(report, node, "route", "async_operation") {
+    if renamed::report_value(report, node, "route", "async_operation") {
         return None;
     }
     let polls_by_id = ["id", "status"].iter().any(|name| node.get(name).is_some());

@@ -1,10 +1,10 @@
 //! `content`: content blocks of a result, for people and models.
 
-use crate::settings::{Checked, Code, Cursor, Kind, OpenSection, Section, Setting, ValueKind, Word};
+use crate::settings::{Checked, Code, Cursor, EnumSetting, Kind, OpenSection, Section, Setting, ValueKind};
 use crate::translate::expressions::{Scope, read_condition};
 use crate::translate::extract::{Binary, BinaryKind, read_media_type};
 use crate::translate::{
-    AnnotationsTemplate, BlockPayload, BlockTemplate, ContentTemplate, Jq, LinkTemplate, EmbeddedTemplate,
+    AnnotationsTemplate, BlockPayload, BlockTemplate, ContentTemplate, EmbeddedTemplate, Jq, LinkTemplate,
     Template,
 };
 
@@ -90,7 +90,7 @@ impl BlockSettings {
             let Some(media_type) = media_type else {
                 let help =
                     "add `media_type: image/png`, or write `response` for the body and type of the response";
-                let place = value.node.get(kind.word()).map_or(value.node.span, |node| node.span);
+                let place = value.node.get(kind.as_str()).map_or(value.node.span, |node| node.span);
                 let message = "data from a template needs a `media_type`";
                 return value.reject_coded(Code::MissingKey.at_span(place), message, help);
             };
@@ -126,11 +126,11 @@ pub(super) fn check_one_kind(section: &OpenSection<'_>, kinds: &[&str], block: &
 }
 
 /// Form in which a block contains the response text or the structured content: the key `as`.
-#[derive(Clone, Copy, PartialEq, Word)]
+#[derive(Clone, Copy, PartialEq, EnumSetting)]
 enum ContentForm {
     Verbatim,
     Json,
-    #[word("json-pretty")]
+    #[value("json-pretty")]
     JsonPretty,
 }
 
@@ -143,13 +143,13 @@ enum BlockData<T> {
 }
 
 impl<T: Setting> Setting for BlockData<T> {
-    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Word(&["response"]), T::KIND]);
+    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Enum(&["response"]), T::KIND]);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         if value.node.as_text() == Some("response") {
             return Ok(Self::Response);
         }
-        value.reject_renamed_word()?;
+        value.reject_renamed_value()?;
         T::read(value).map(Self::Configured)
     }
 }

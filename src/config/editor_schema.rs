@@ -75,7 +75,7 @@ fn section_schema(keys: &'static KeyTable, definitions: &mut Definitions) -> Val
 fn value_schema(kind: ValueKind, definitions: &mut Definitions) -> Value {
     match kind {
         ValueKind::Text => json!({ "type": "string" }),
-        ValueKind::Word(words) => json!({ "enum": words }),
+        ValueKind::Enum(values) => json!({ "enum": values }),
         ValueKind::Boolean => json!({ "type": "boolean" }),
         ValueKind::FieldType => {
             let with = |ending| TYPE_NAMES.into_iter().map(move |word| format!("{word}{ending}"));

@@ -79,9 +79,9 @@ impl Renames {
     }
 
     /// Returns the new name of an enumerated value.
-    pub(super) fn word(&self, section: &str, key: &str, word: &str) -> Option<&'static str> {
+    pub(super) fn value(&self, section: &str, key: &str, value: &str) -> Option<&'static str> {
         self.targets(section, key).find_map(|now| match now {
-            Replacement::Value(was, now) if was == word => Some(now),
+            Replacement::Value(was, now) if was == value => Some(now),
             Replacement::Key(_) | Replacement::Removed(_) | Replacement::Value(..) => None,
         })
     }
@@ -126,15 +126,15 @@ impl Renames {
 }
 
 /// Reports a renamed enumerated value; returns `false` for other values.
-pub(super) fn report_word(report: &Report<'_>, node: &Node, section: &str, key: &str) -> bool {
+pub(super) fn report_value(report: &Report<'_>, node: &Node, section: &str, key: &str) -> bool {
     let Some(was) = node.scalar() else { return false };
-    let Some(now) = RENAMES.word(section, key, &was) else { return false };
+    let Some(now) = RENAMES.value(section, key, &was) else { return false };
     let message = format!("`{was}` of `{key}` was renamed to `{now}`");
     report.error(Code::RenamedKey.at_span(node.span), message, rename_to(now));
     true
 }
 
-/// Help for a renamed key or word. `mcp.name` is the key `name` of the nested section `mcp`.
+/// Help for a renamed key or value. `mcp.name` is the key `name` of the nested section `mcp`.
 fn rename_to(now: &str) -> String {
     let now = now
         .split_once('.')

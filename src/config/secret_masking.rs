@@ -182,7 +182,7 @@ impl Kinds {
             ValueKind::Map(value) => self.values.push(*value),
             ValueKind::Text | ValueKind::Scalar | ValueKind::Anything => self.accepts_text = true,
             ValueKind::JsonSchema => self.is_schema = true,
-            ValueKind::Word(_)
+            ValueKind::Enum(_)
             | ValueKind::Boolean
             | ValueKind::FieldType
             | ValueKind::Duration(..)

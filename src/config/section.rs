@@ -54,7 +54,7 @@ pub(super) fn context<'a>(report: &'a Report<'_>, environment: &'a Environment) 
         report,
         environment,
         report_unknown_key,
-        report_renamed_word: renamed::report_word,
+        report_renamed_value: renamed::report_value,
         renamed_variables: RENAMES.variables,
         scope: None,
     }

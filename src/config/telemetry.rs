@@ -8,8 +8,8 @@ use percent_encoding::percent_decode_str;
 
 use crate::settings::suggest::{quoted, quoted_list};
 use crate::settings::{
-    Checked, Code, Cursor, Invalid, Named, OpenSection, OrOff, Problem, ReadContext, Scalar, Section,
-    Severity, Word as _, expansion, source_text, text_of,
+    Checked, Code, Cursor, EnumSetting as _, Invalid, Named, OpenSection, OrOff, Problem, ReadContext,
+    Scalar, Section, Severity, expansion, source_text, text_of,
 };
 use crate::telemetry::{Resource, SamplerName, Sampling, service_resource};
 use crate::tls::{ClientTls, ClientTlsOptions, Pem};
@@ -45,7 +45,7 @@ pub struct TelemetrySettings {
     sampling_ratio: f64,
     /// Export interval of metrics, or `off`.
     #[key(
-        kind = ValueKind::Either(&[ValueKind::Word(&["off"]), ValueKind::Duration(SECOND, HOUR)]),
+        kind = ValueKind::Either(&[ValueKind::Enum(&["off"]), ValueKind::Duration(SECOND, HOUR)]),
         default = OrOff::On(Duration::from_secs(60)),
         restart
     )]
@@ -243,7 +243,7 @@ impl<'a> OtelVariables<'a> {
     fn sampling(&self) -> Option<Sampling> {
         let (name, argument) = ("OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG");
         let word = self.get(name)?;
-        let known = || SamplerName::WORDS.iter().filter(|(_, name)| *name != SamplerName::Off);
+        let known = || SamplerName::VALUES.iter().filter(|(_, name)| *name != SamplerName::Off);
         let Some((_, sampler)) = known().find(|(known, _)| *known == word) else {
             let help = format!("write one of {}", quoted_list(known().map(|(known, _)| known)));
             self.warn_of_ignored(name, quoted(word), "it is not a supported sampler", &help);

@@ -15,7 +15,7 @@ use tracing::{debug, info};
 
 use super::AuthenticatedClient;
 use crate::pipeline::ApiKind;
-use crate::settings::Word as _;
+use crate::settings::EnumSetting as _;
 use crate::telemetry::{RequestId, Span, Untrusted, method_label};
 use crate::tls::ClientCertificate;
 use crate::upstream::{ClientIdentity, RETRY_WHEN_BUSY};
@@ -135,7 +135,7 @@ impl LoggedRequest<'_> {
             reason = rejection.reason,
             client = info.address.map(display),
             client_name = client.and_then(ClientIdentity::name_in_log).map(display),
-            api = info.api.word(),
+            api = info.api.as_str(),
             %request_id,
             "request rejected"
         );

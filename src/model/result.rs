@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use settings_derive::Word;
+use settings_derive::EnumSetting;
 
 use super::JsonText;
 
@@ -32,7 +32,7 @@ pub enum ToolOutcome {
 }
 
 /// Format of the text of a tool error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, EnumSetting)]
 pub enum ErrorFormat {
     /// The message.
     #[default]

@@ -11,7 +11,7 @@ use crate::crypto;
 use crate::model::{ErrorType, ProgramEnd, ToolOutcome, UpstreamResponse, media_type};
 use crate::policy::{CallResponse, result_label, status_class};
 use crate::route::TraceContext;
-use crate::settings::{Word as _, units::milliseconds};
+use crate::settings::{EnumSetting as _, units::milliseconds};
 use crate::telemetry::{
     CallContext, CallEnd, ErrorChain, FailedCall, MatchedRule, ResponseMismatch, Span, SpanKind, Tracer,
     Untrusted,
@@ -59,7 +59,7 @@ struct CallRecord {
 
 impl<'a> AccessLog<'a> {
     pub(super) fn begin(tracing: &Tracer, route: &'a BoundRoute, call: Call<'a>) -> Self {
-        route.meters.call_started(call.api.word());
+        route.meters.call_started(call.api.as_str());
         let context = CallContext::new(call.request_id.clone(), begin_span(tracing, route, &call));
         let (started, recorded) = (Instant::now(), CallRecord::default());
         Self { route, call, context, started, outcome: "cancelled", recorded }
@@ -207,7 +207,7 @@ impl Drop for AccessLog<'_> {
     fn drop(&mut self) {
         let (outcome, error_type) = (self.outcome, self.recorded.error_type.map(<&str>::from));
         let took = self.started.elapsed();
-        let (api, mcp_version) = (self.call.api.word(), self.call.mcp_version);
+        let (api, mcp_version) = (self.call.api.as_str(), self.call.mcp_version);
         self.route.meters.call_ended(CallEnd { api, mcp_version, outcome, error_type }, took);
         // A response with an error status needs no rule, so it does not count as unmatched.
         let has_success_status = self.recorded.response_status.is_none_or(|status| status.is_success());

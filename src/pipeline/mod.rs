@@ -31,7 +31,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use arc_swap::ArcSwap;
 use http::HeaderMap;
-use settings_derive::Word;
+use settings_derive::EnumSetting;
 use tokio::sync::broadcast;
 
 use crate::model::Arguments;
@@ -188,7 +188,7 @@ impl<'a> Call<'a> {
 }
 
 /// API that received a call, with its name in the log and metrics, such as `rest`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub enum ApiKind {
     /// REST over HTTP.
     Rest,

@@ -156,7 +156,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::settings::Word as _;
+    use crate::settings::EnumSetting as _;
 
     #[derive(Debug)]
     struct RecordedSubscriber(Option<McpLogLevel>, Mutex<Vec<String>>);
@@ -175,7 +175,7 @@ mod tests {
         }
 
         fn log(&self, level: McpLogLevel, _: &str, text: &str) {
-            self.1.lock().push(format!("{}: {text}", level.word()));
+            self.1.lock().push(format!("{}: {text}", level.as_str()));
         }
     }
 

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use super::CircuitBreaker;
 use super::retry::RetryBudget;
-use crate::settings::value::duration_or_word;
+use crate::settings::value::duration_or_enum;
 use crate::settings::{Checked, Cursor, Setting, ValueKind};
 use crate::telemetry::LabelCounter;
 use crate::upstream::{UpstreamCall, UpstreamResult};
@@ -39,10 +39,10 @@ pub enum HedgeSettings {
 
 impl Setting for HedgeSettings {
     const KIND: ValueKind =
-        ValueKind::Either(&[ValueKind::Duration(1, 3_600_000), ValueKind::Word(&["p95"])]);
+        ValueKind::Either(&[ValueKind::Duration(1, 3_600_000), ValueKind::Enum(&["p95"])]);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        Ok(duration_or_word(value, "`p95`")?.map_or(Self::P95, Self::After))
+        Ok(duration_or_enum(value, "`p95`")?.map_or(Self::P95, Self::After))
     }
 }
 

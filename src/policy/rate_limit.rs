@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use parking_lot::Mutex;
-use settings_derive::{Section, Word};
+use settings_derive::{EnumSetting, Section};
 use tokio::time::{Instant, sleep};
 
 use super::ReplicaSharing;
@@ -29,7 +29,7 @@ pub struct RateSettings {
 }
 
 /// Behaviour of a shared rate limit while the store is unreachable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub enum OnStoreFailure {
     /// Each replica counts for itself.
     Local,

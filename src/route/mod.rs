@@ -31,7 +31,7 @@ use std::{collections::HashSet, str::FromStr, sync::Arc, time::Duration};
 use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use settings_derive::{Section, Word};
+use settings_derive::{EnumSetting, Section};
 
 pub use async_operation::{
     AsyncOperationRule, CancelRule, InitialResponse, OperationLocation, OperationLocationRule,
@@ -121,7 +121,7 @@ pub struct RestEndpoint {
 }
 
 /// Format of a REST response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub enum Envelope {
     /// Tool result: `content`, `structuredContent`, `isError`.
     Mcp,
@@ -130,12 +130,12 @@ pub enum Envelope {
 }
 
 /// HTTP status of a tool error over REST.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub enum ErrorStatus {
     /// Mapped to 4xx and 5xx.
     Mapped,
     /// Always 200, for clients that read the body only after a 200.
-    #[word("always_200")]
+    #[value("always_200")]
     Always200,
 }
 
@@ -221,7 +221,7 @@ impl RouteCall {
 }
 
 /// Severity of a log notification, as in syslog (RFC 5424, section 6.2.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Word, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, EnumSetting, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum McpLogLevel {
     /// Debugging information.

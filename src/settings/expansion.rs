@@ -188,7 +188,7 @@ mod tests {
                 report,
                 environment: &environment,
                 report_unknown_key: |_, _, _| {},
-                report_renamed_word: |_, _, _, _| false,
+                report_renamed_value: |_, _, _, _| false,
                 renamed_variables: &[],
                 scope: None,
             };

@@ -86,8 +86,8 @@ pub(crate) enum TakesEffect {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ValueKind {
     Text,
-    /// One of the listed words.
-    Word(&'static [&'static str]),
+    /// One of the listed values (enumeration).
+    Enum(&'static [&'static str]),
     Boolean,
     /// Type of an extracted field, such as `number`, with the optional suffixes `[]` and `?`.
     FieldType,
@@ -194,8 +194,8 @@ impl fmt::Display for ValueKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text => formatter.write_str("string"),
-            Self::Word(words) => formatter
-                .write_str(&words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")),
+            Self::Enum(values) => formatter
+                .write_str(&values.iter().map(|value| format!("`{value}`")).collect::<Vec<_>>().join(", ")),
             Self::Boolean => formatter.write_str("`true`, `false`"),
             Self::FieldType => formatter.write_str("type of a field"),
             Self::Duration(least, most) => {

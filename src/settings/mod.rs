@@ -12,7 +12,7 @@
 //! Declarations:
 //!
 //! - `section`: parsing of a struct with `#[derive(Section)]`; `value`: plain values, lists and maps, and
-//!   enums with `#[derive(Word)]`.
+//!   enums with `#[derive(EnumSetting)]`.
 //! - `keys`: tables of the declared keys; `layers`: environment variables and flags that override the file.
 //!
 //! Sections of the configuration file are declared in `config` and in the modules that own a setting, not in
@@ -41,10 +41,10 @@ pub(crate) use problem_code::{Code, CodedSpan};
 pub(crate) use problem_collector::{ProblemContext, Report};
 pub(crate) use section::{Checked, Cursor, Invalid, OpenSection, ReadContext, Section, Setting};
 pub(crate) use section::{read_each, read_section};
-pub(crate) use settings_derive::{Section, Word};
+pub(crate) use settings_derive::{EnumSetting, Section};
 pub(crate) use source_text::{Files, LineAndColumn, Origin, SourceSpan};
 pub(crate) use tree::{Budget, Entry, Key, Kind, Node, TreeSize};
-pub(crate) use value::{FromText, Named, OneOrMore, OrOff, Scalar, Word};
+pub(crate) use value::{EnumSetting, FromText, Named, OneOrMore, OrOff, Scalar};
 pub(crate) use value::{parsed_settings, read_one_of, text_of};
 
 /// Compiles a pattern that is a constant of the program.

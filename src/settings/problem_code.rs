@@ -190,14 +190,14 @@ codes! {
     /// defaults: { max_in_flight: 64, rate_limit: off }   # not `max_in_flight: 0`
     /// ```
     OutOfRange = 105,
-    /// A value is not one of the words that the key accepts.
+    /// A value is not one of those that the key accepts.
     ///
-    /// The key accepts only the words that the message lists. Words are case-sensitive.
+    /// The key accepts only the values that the message lists. Values are case-sensitive.
     ///
     /// ```yaml
     /// log: { level: warn, format: json }   # not `level: warning`
     /// ```
-    UnknownWord = 106,
+    UnknownValue = 106,
     /// A rule names an extractor that does not exist.
     ///
     /// The extractors are `binary`, `columns`, `csv`, `form`, `grok`, `header`, `html`, `json`, `mcp`,

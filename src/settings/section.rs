@@ -32,8 +32,8 @@ pub(crate) struct ReadContext<'a> {
     /// Reports an unknown key of a section. The help may name another section that has this key.
     pub(crate) report_unknown_key: fn(&Report<'_>, &Key, &KeyTable),
     /// Reports an enumerated value that has been renamed; the strings are the id of the section and the name of
-    /// the key. Returns `false` if the word is not an old name.
-    pub(crate) report_renamed_word: fn(&Report<'_>, &Node, &str, &str) -> bool,
+    /// the key. Returns `false` if the value is not an old name.
+    pub(crate) report_renamed_value: fn(&Report<'_>, &Node, &str, &str) -> bool,
     /// Renamed variables of expressions, as pairs of old and new name.
     pub(crate) renamed_variables: &'static [(&'static str, &'static str)],
     /// Names that expressions may use; only the module that compiles expressions knows the type.
@@ -253,11 +253,11 @@ impl<'a> Cursor<'a> {
         self.reject_at(at.span, Invalid::new(message, help).with_code(at.code))
     }
 
-    /// Reports the value if it is a word that has been renamed.
-    pub(crate) fn reject_renamed_word(&self) -> Checked<()> {
-        let ReadContext { report, report_renamed_word, .. } = self.context;
+    /// Reports the value if it is an enumerated value that has been renamed.
+    pub(crate) fn reject_renamed_value(&self) -> Checked<()> {
+        let ReadContext { report, report_renamed_value, .. } = self.context;
         let (Some(section), Some(key)) = (self.section, self.key) else { return Ok(()) };
-        let is_renamed = report_renamed_word(report, self.node, section.table.id, key.name);
+        let is_renamed = report_renamed_value(report, self.node, section.table.id, key.name);
         if is_renamed { Err(Reported(())) } else { Ok(()) }
     }
 
@@ -493,7 +493,7 @@ fn has_unknown(table: &KeyTable, entries: &[Entry]) -> bool {
 fn key_for(table: &'static KeyTable, node: &Node) -> Option<&'static KeySpec> {
     let text = node.scalar()?;
     let accepts = |key: &&'static KeySpec| match key.kind {
-        ValueKind::Word(words) => words.contains(&text.as_str()),
+        ValueKind::Enum(values) => values.contains(&text.as_str()),
         ValueKind::Count(least, most) => text.parse().is_ok_and(|count| (least..=most).contains(&count)),
         _ => false,
     };

@@ -125,8 +125,8 @@ impl Setting for Duration {
 
 /// Parses a duration, or the single word that the key accepts in place of a duration (returned as `None`).
 /// `other` is the help text about that word.
-pub(crate) fn duration_or_word(value: &Cursor<'_>, other: &str) -> Checked<Option<Duration>> {
-    let ValueKind::Either([ValueKind::Duration(least, most), ValueKind::Word([word])]) = value.kind else {
+pub(crate) fn duration_or_enum(value: &Cursor<'_>, other: &str) -> Checked<Option<Duration>> {
+    let ValueKind::Either([ValueKind::Duration(least, most), ValueKind::Enum([word])]) = value.kind else {
         return value.reject_kind("a duration", None);
     };
     let text = quantity_text(value.node);
@@ -225,37 +225,37 @@ fn quantity_text(node: &Node) -> String {
     node.scalar().unwrap_or_else(|| node.describe())
 }
 
-/// Enum whose variants are the words that a key accepts. `#[derive(Word)]` implements it.
-pub(crate) trait Word: Copy + PartialEq + 'static {
-    const WORDS: &'static [(&'static str, Self)];
+/// Enum whose variants are the values that a key accepts. `#[derive(EnumSetting)]` implements it.
+pub(crate) trait EnumSetting: Copy + PartialEq + 'static {
+    const VALUES: &'static [(&'static str, Self)];
 
-    /// Returns the variant for a word.
-    fn from_word(word: &str) -> Option<Self> {
-        Self::WORDS.iter().find(|(known, _)| *known == word).map(|(_, variant)| *variant)
+    /// Returns the variant with a name.
+    fn from_name(name: &str) -> Option<Self> {
+        Self::VALUES.iter().find(|(known, _)| *known == name).map(|(_, variant)| *variant)
     }
 
-    /// Returns the word for the variant.
-    fn word(&self) -> &'static str {
-        Self::WORDS.iter().find(|(_, known)| known == self).map_or("", |(word, _)| word)
+    /// Returns the name of the variant.
+    fn as_str(&self) -> &'static str {
+        Self::VALUES.iter().find(|(_, known)| known == self).map_or("", |(name, _)| name)
     }
 }
 
-/// Parses one of `words`; each word is paired with the value that it represents.
+/// Parses one of `names`; each name is paired with what it represents.
 pub(crate) fn read_one_of<T>(
     value: &Cursor<'_>,
-    mut words: impl Iterator<Item = (&'static str, T)> + Clone,
+    mut names: impl Iterator<Item = (&'static str, T)> + Clone,
 ) -> Checked<T> {
-    let known = words.clone().map(|(word, _)| word);
+    let known = names.clone().map(|(name, _)| name);
     let found = value.node.scalar().unwrap_or_default();
-    if let Some((_, meant)) = words.find(|(word, _)| *word == found) {
+    if let Some((_, meant)) = names.find(|(name, _)| *name == found) {
         return Ok(meant);
     }
-    value.reject_renamed_word()?;
+    value.reject_renamed_value()?;
     let one_of = if known.clone().count() == 1 { "" } else { "one of " };
     let listed = suggest::quoted_list(known.clone());
     let message = format!("{} must be {one_of}{listed}; found {}", value.name, value.node.describe());
-    let help = suggest::nearest(&found, known).map(|word| format!("did you mean `{word}`?"));
-    value.reject(Invalid { code: Code::UnknownWord, message, help, shows_value: true })
+    let help = suggest::nearest(&found, known).map(|name| format!("did you mean `{name}`?"));
+    value.reject(Invalid { code: Code::UnknownValue, message, help, shows_value: true })
 }
 
 /// Optional setting.
@@ -409,7 +409,7 @@ impl<T> OrOff<T> {
 }
 
 impl<T: Setting> Setting for OrOff<T> {
-    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Word(&["off"]), T::KIND]);
+    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Enum(&["off"]), T::KIND]);
 
     fn read_over(value: &Cursor<'_>, base: Option<Self>) -> Checked<Self> {
         let is_map = matches!(T::KIND, ValueKind::Section(keys) if keys().short_kind().is_none());
@@ -419,7 +419,7 @@ impl<T: Setting> Setting for OrOff<T> {
             Kind::Text(_) if is_map => {
                 let message =
                     format!("{} must be `off` or a map, found {}", value.name, value.node.describe());
-                value.reject(Invalid::new(message, "write `off`, or a map").with_code(Code::UnknownWord))
+                value.reject(Invalid::new(message, "write `off`, or a map").with_code(Code::UnknownValue))
             }
             _ => {
                 // The key may declare a narrower range than the type.

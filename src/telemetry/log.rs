@@ -12,7 +12,7 @@ use std::{
 
 use jiff::Timestamp;
 use serde_json::json;
-use settings_derive::{Section, Word};
+use settings_derive::{EnumSetting, Section};
 use tracing::field::{Field, Visit};
 use tracing_subscriber::{
     field::RecordFields,
@@ -21,7 +21,7 @@ use tracing_subscriber::{
 };
 
 use super::log_writer::LogWriter;
-use crate::settings::Word as _;
+use crate::settings::EnumSetting as _;
 
 /// The level and the format of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
@@ -36,7 +36,7 @@ pub struct LogSettings {
 }
 
 /// The lowest level that is logged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub enum LogLevel {
     /// Nothing.
     Off,
@@ -53,7 +53,7 @@ pub enum LogLevel {
 }
 
 /// The format of a log line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub enum LogFormat {
     /// Text for people; coloured on a terminal.
     Text,
@@ -110,7 +110,7 @@ pub fn dropped() -> u64 {
 pub fn init(settings: &LogSettings) -> Result<(), String> {
     let writer = LogWriter::start(io::stderr(), settings.format)
         .map_err(|error| format!("the log thread can't be started: {error}"))?;
-    let level: LevelFilter = settings.level.word().parse().expect("a test parses each word");
+    let level: LevelFilter = settings.level.as_str().parse().expect("a test parses each word");
     let lines = Subscriber::builder()
         .with_max_level(level)
         .with_timer(write_now as fn(&mut Writer<'_>) -> fmt::Result)
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn every_level_is_one_of_the_library() {
-        for (word, _) in LogLevel::WORDS {
+        for (word, _) in LogLevel::VALUES {
             word.parse::<LevelFilter>().unwrap();
         }
     }

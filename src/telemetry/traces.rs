@@ -12,7 +12,7 @@ use opentelemetry_sdk::{
     trace::{Sampler, SdkTracer, SdkTracerProvider, Span as SdkSpan, SpanData, SpanProcessor},
 };
 use parking_lot::Mutex;
-use settings_derive::Word;
+use settings_derive::EnumSetting;
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout_at},
@@ -219,7 +219,7 @@ pub struct Sampling {
 }
 
 /// A sampler by its name in `OTEL_TRACES_SAMPLER`, or none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub enum SamplerName {
     /// Traces are not exported.
     Off,
@@ -228,16 +228,16 @@ pub enum SamplerName {
     /// No traces are exported, but spans still have ids and a trace context for outgoing requests.
     AlwaysOff,
     /// A share of all traces.
-    #[word("traceidratio")]
+    #[value("traceidratio")]
     TraceIdRatio,
     /// The client's decision; without one, all.
-    #[word("parentbased_always_on")]
+    #[value("parentbased_always_on")]
     ParentBasedAlwaysOn,
     /// The client's decision; without one, none.
-    #[word("parentbased_always_off")]
+    #[value("parentbased_always_off")]
     ParentBasedAlwaysOff,
     /// The client's decision; without one, a share.
-    #[word("parentbased_traceidratio")]
+    #[value("parentbased_traceidratio")]
     ParentBasedTraceIdRatio,
 }
 

@@ -8,7 +8,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::UnixTime;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
-use settings_derive::{Section, Word};
+use settings_derive::{EnumSetting, Section};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
@@ -59,7 +59,7 @@ pub struct ServerTlsOptions {
 }
 
 /// Whether clients need a certificate (mTLS).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub enum ClientCertificates {
     /// Connections without one are rejected.
     Required,

@@ -21,7 +21,7 @@ use crate::model::{
     Annotations, BlockText, Content, ContentBlock, LimitedWriter, ResourceBody, ResourceContents, Structured,
     kind_of,
 };
-use crate::settings::{Checked, Cursor, Invalid, Setting as _, Word as _, fixed_regex, text_of};
+use crate::settings::{Checked, Cursor, EnumSetting as _, Invalid, Setting as _, fixed_regex, text_of};
 
 /// Content blocks of a success rule, in order. If there are none, the result has one text block: the
 /// structured content as JSON, or the text of the response without structured content.
@@ -141,7 +141,7 @@ impl AnnotationsTemplate {
     ) -> Result<Option<Annotations>, E> {
         let rendered = self.last_modified.as_ref().map(render).transpose()?;
         let last_modified = rendered.map(|text| text.trim().to_owned()).filter(|text| is_timestamp(text));
-        let audience = self.audience.iter().map(|audience| audience.word().to_owned()).collect();
+        let audience = self.audience.iter().map(|audience| audience.as_str().to_owned()).collect();
         let annotations = Annotations { audience, priority: self.priority, last_modified };
         Ok((annotations != Annotations::default()).then_some(annotations))
     }

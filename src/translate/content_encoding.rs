@@ -13,11 +13,11 @@ use ruzstd::decoding::{
     FrameDecoder, StreamingDecoder,
     errors::{FrameDecoderError, ReadFrameHeaderError},
 };
-use settings_derive::Word;
+use settings_derive::EnumSetting;
 
 use super::read_error::{ReadError, at_most};
 use crate::model::{LimitedWriter, UpstreamResponse, cut_bytes};
-use crate::settings::Word as _;
+use crate::settings::EnumSetting as _;
 
 /// Maximum number of encodings of one body; no server needs more.
 const ENCODING_LIMIT: usize = 3;
@@ -46,11 +46,11 @@ pub(super) fn decompress(response: &UpstreamResponse, limit_bytes: usize) -> Res
 }
 
 /// Content encoding (RFC 9110, section 8.4.1; RFC 7932; RFC 8878).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 enum ContentEncoding {
     Gzip,
     Deflate,
-    #[word("br")]
+    #[value("br")]
     Brotli,
     Zstd,
 }
@@ -76,7 +76,7 @@ fn encodings(response: &UpstreamResponse) -> Result<Vec<ContentEncoding>, ReadEr
             if matches!(name, "" | "identity") {
                 continue;
             }
-            let Some(known) = ContentEncoding::from_word(name) else {
+            let Some(known) = ContentEncoding::from_name(name) else {
                 let expected = "expected a `Content-Encoding` of gzip, deflate, br, zstd or identity, found ";
                 return Err(ReadError::with_quote(MAX_SHOWN, expected, name));
             };
@@ -104,7 +104,7 @@ fn decode(encoding: ContentEncoding, data: &[u8], limit_bytes: usize) -> Result<
         ContentEncoding::Zstd => zstd(data, limit_bytes, &mut out),
     };
     let Err(error) = decoded else { return Ok(out.written.into()) };
-    let name = encoding.word();
+    let name = encoding.as_str();
     Err(match kind_of(&error) {
         ErrorKind::FileTooLarge => {
             format!(

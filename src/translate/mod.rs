@@ -48,8 +48,8 @@ mod tests;
 
 pub use charset::Charset;
 pub use content::{
-    AnnotationsTemplate, BLOCK_LIMIT, BlockPayload, BlockTemplate, ContentTemplate,
-    EmbeddedTemplate, LinkTemplate,
+    AnnotationsTemplate, BLOCK_LIMIT, BlockPayload, BlockTemplate, ContentTemplate, EmbeddedTemplate,
+    LinkTemplate,
 };
 pub(crate) use convert::without_exponent;
 pub use fields::{

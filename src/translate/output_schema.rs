@@ -2,7 +2,7 @@
 //! every success must satisfy it.
 
 use serde_json::{Map, Value, json};
-use settings_derive::Word;
+use settings_derive::EnumSetting;
 
 use super::read_error::ReadError;
 use super::work_budget::STOPPED;
@@ -24,7 +24,7 @@ pub struct OutputSchema {
 }
 
 /// Clients that receive a value that is not an object as `{"result": …}`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, EnumSetting)]
 pub enum WrapNonObjects {
     /// All clients.
     #[default]

@@ -5,7 +5,7 @@ use std::fmt;
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
-use settings_derive::{Section, Word};
+use settings_derive::{EnumSetting, Section};
 
 use super::extract::{Extract, is_from_mcp_server, is_mcp_error};
 use super::leak_filter::{ClientStrings, redacted};
@@ -126,7 +126,7 @@ impl Rule {
 }
 
 /// Result for a successful response that no rule matches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, EnumSetting)]
 pub enum OnNoMatch {
     /// A tool error, so that a change of the upstream is noticed.
     #[default]

@@ -2,7 +2,7 @@
 
 use minijinja::Value as TemplateValue;
 use serde_json::Value;
-use settings_derive::{Section, Word};
+use settings_derive::{EnumSetting, Section};
 
 use super::pattern::Captures;
 use super::response_view::ResponseView;
@@ -119,7 +119,7 @@ pub struct SamplingOptions {
 }
 
 /// Role of a message, by its name in MCP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub enum MessageRole {
     /// The user.
     User,

@@ -24,7 +24,7 @@ use std::{cmp::Reverse, collections::HashSet, sync::LazyLock};
 use regex::Regex;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use settings_derive::Word;
+use settings_derive::EnumSetting;
 
 use self::candidates::Candidate;
 use self::route_writer::{MAX_RESPONSE_LIMIT_BYTES, ProposalDraft};
@@ -33,7 +33,7 @@ use crate::authoring::{playground::result_json, without_empty};
 use crate::config::{self, Loaded, Sources, quoted_list, yaml};
 use crate::model::{ToolResult, UpstreamResponse};
 use crate::route::Route;
-use crate::settings::{Word as _, fixed_regex};
+use crate::settings::{EnumSetting as _, fixed_regex};
 use crate::translate::{CallInput, Trace, translate};
 
 /// Maximum number of samples that are examined.
@@ -83,7 +83,7 @@ impl RouteNaming {
 }
 
 /// Confidence in a part of a proposal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, EnumSetting)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
     /// A guess; check it before use.
@@ -124,7 +124,7 @@ impl Finding {
 
     /// Formats the confidence and the evidence as a comment.
     fn comment(&self) -> String {
-        format!("{}: {}", self.confidence.word(), route_writer::one_line(&self.reason))
+        format!("{}: {}", self.confidence.as_str(), route_writer::one_line(&self.reason))
     }
 }
 

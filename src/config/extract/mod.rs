@@ -140,7 +140,7 @@ const WITHOUT_OPTIONS: &[&str] =
 
 /// Kinds of values for a single extractor.
 const ONE_EXTRACTOR: ValueKind =
-    ValueKind::Either(&[ValueKind::Word(WITHOUT_OPTIONS), ExtractSettings::KIND]);
+    ValueKind::Either(&[ValueKind::Enum(WITHOUT_OPTIONS), ExtractSettings::KIND]);
 
 fn read_as<T: ExtractorSection>(value: &Cursor<'_>) -> Checked<Option<Extractor>> {
     let kind = T::read_short(value).unwrap_or_else(|| T::read(value).map(T::into_kind))?;
@@ -203,7 +203,7 @@ pub(super) fn help_for_misplaced(key: &str, options: &KeyTable) -> Option<String
 
 impl Setting for Extract {
     const KIND: ValueKind = ValueKind::Either(&[
-        ValueKind::Word(WITHOUT_OPTIONS),
+        ValueKind::Enum(WITHOUT_OPTIONS),
         ExtractSettings::KIND,
         ValueKind::Map(&ONE_EXTRACTOR),
     ]);

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 #[section(name = "a field of a form", id = "form_field", text = "type")]
 struct FormFieldSettings {
     /// Type.
-    #[key(kind = ValueKind::Word(TYPES), with = read_type, shown = "`string`")]
+    #[key(kind = ValueKind::Enum(TYPES), with = read_type, shown = "`string`")]
     r#type: Option<&'static str>,
     /// Display name.
     title: Option<String>,

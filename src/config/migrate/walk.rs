@@ -139,7 +139,7 @@ impl<'t> Walk<'t> {
 
     fn scalar(&mut self, node: &mut Node, was: &str, kind: &ValueKind, keys: &'static KeyTable, key: &str) {
         let span = node.span;
-        if let Some(now) = self.migration.renames.word(keys.id, key, was) {
+        if let Some(now) = self.migration.renames.value(keys.id, key, was) {
             if self.replace(span, was, now, keys.section) {
                 node.kind = Node::from_text(now, span).kind;
             }

@@ -93,7 +93,7 @@ fn description(key: &KeySpec) -> String {
         | ValueKind::Size(..)
         | ValueKind::Count(..)
         | ValueKind::Fraction
-        | ValueKind::Word(_)
+        | ValueKind::Enum(_)
         | ValueKind::Boolean => {
             format!("{description} ({})", key.kind.to_string().replace('`', ""))
         }

@@ -106,7 +106,7 @@ pub(super) struct OfferedRules {
 pub(super) struct Offered(pub(super) Option<OfferedRules>);
 
 impl Setting for Offered {
-    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Word(&["all", "off"]), OfferedRules::KIND]);
+    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Enum(&["all", "off"]), OfferedRules::KIND]);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         match &value.node.kind {

@@ -20,7 +20,7 @@ use crate::pipeline::{Elicitor, InputResponsesFuture};
 use crate::route::{
     ClientCapability, InputRequest, InputRequestKind, InputRequests, InputResponse, InvalidInput,
 };
-use crate::settings::Word as _;
+use crate::settings::EnumSetting as _;
 use crate::translate::SamplingRequest;
 
 /// Handles the input requests for a client request: sends them to the client, or collects them for the
@@ -296,7 +296,7 @@ fn sample_params(sample: &SamplingRequest) -> Value {
     let messages: Vec<Value> = sample
         .messages
         .iter()
-        .map(|(speaker, text)| json!({ "role": speaker.word(), "content": message(text) }))
+        .map(|(speaker, text)| json!({ "role": speaker.as_str(), "content": message(text) }))
         .collect();
     let hints: Vec<Value> = sample.options.models.iter().map(|name| json!({ "name": name })).collect();
     without_nulls(json!({

@@ -12,7 +12,7 @@ use super::revision::missing_meta;
 use super::{ErrorKind, RpcError};
 use crate::model::{ARGUMENT_VALUE_LIMIT, values_within};
 use crate::route::McpLogLevel;
-use crate::settings::Word as _;
+use crate::settings::EnumSetting as _;
 
 /// Maximum number of messages in a batch.
 const BATCH_LIMIT: usize = 100;
@@ -272,8 +272,8 @@ impl<'a> Member<'a> {
 
     /// The member as a log level.
     pub(super) fn level(self, path: &str) -> Result<McpLogLevel, RpcError> {
-        let level = self.text().and_then(|text| McpLogLevel::from_word(&text));
-        let names = || McpLogLevel::WORDS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        let level = self.text().and_then(|text| McpLogLevel::from_name(&text));
+        let names = || McpLogLevel::VALUES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
         level.ok_or_else(|| ErrorKind::PARAMS.error(format!("`{path}` must be one of {}", names())))
     }
 }

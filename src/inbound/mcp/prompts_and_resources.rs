@@ -22,7 +22,7 @@ use crate::pipeline::{
 };
 use crate::prompt::Prompt;
 use crate::route::{McpMethod, Suggestions};
-use crate::settings::Word as _;
+use crate::settings::EnumSetting as _;
 
 /// `prompts/get`.
 pub(super) async fn get_prompt(rpc: &RpcContext<'_>) -> RpcResult {
@@ -105,7 +105,7 @@ async fn messages(
         rpc.revision.adapt_content(&mut message.content);
         let mut block = Vec::new();
         write_block(&message.content, &mut block);
-        json!({ "role": message.role.word(), "content": raw_json(block) })
+        json!({ "role": message.role.as_str(), "content": raw_json(block) })
     });
     let messages: Vec<Value> = messages.collect();
     Ok(rpc.result(&without_nulls(json!({ "description": prompt.description, "messages": messages }))))

@@ -22,7 +22,7 @@ use tokio::time::timeout_at;
 
 use super::CallResponse;
 use crate::route::UpstreamName;
-use crate::settings::value::duration_or_word;
+use crate::settings::value::duration_or_enum;
 use crate::settings::{Checked, Cursor, Setting, ValueKind};
 use crate::telemetry::{CallContext, LabelCounter};
 use crate::upstream::{Deadline, Failure, SharedTask, UpstreamCall, UpstreamResult};
@@ -60,12 +60,12 @@ pub enum CacheTtl {
 
 impl Setting for CacheTtl {
     const KIND: ValueKind =
-        ValueKind::Either(&[ValueKind::Duration(1, MAX_TTL), ValueKind::Word(&["upstream"])]);
+        ValueKind::Either(&[ValueKind::Duration(1, MAX_TTL), ValueKind::Enum(&["upstream"])]);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let name = value.name.trim_matches('`');
         let other = format!("`{name}: upstream` for as long as the upstream says");
-        Ok(duration_or_word(value, &other)?.map_or(Self::Upstream, Self::For))
+        Ok(duration_or_enum(value, &other)?.map_or(Self::Upstream, Self::For))
     }
 
     fn shown(&self, _kind: ValueKind) -> Option<String> {

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method, StatusCode, Uri, header, uri::PathAndQuery};
 use serde_json::Value;
-use settings_derive::{Section, Word};
+use settings_derive::{EnumSetting, Section};
 
 use super::{HttpRequest, HttpTemplate, PathBase, RequestError, resolve_location, scalar_text};
 use crate::model::{Arguments, UpstreamResponse};
@@ -80,7 +80,7 @@ pub struct TaskRule {
 }
 
 /// Which clients get tasks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub enum TaskSupport {
     /// None.
     Forbidden,

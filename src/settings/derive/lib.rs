@@ -1,4 +1,4 @@
-//! Derive macros `Section` and `Word`: a setting is declared once, at its struct field.
+//! Derive macros `Section` and `EnumSetting`: a setting is declared once, at its struct field.
 //!
 //! The macros generate the table of keys, the default values, one call of the parser per field, and one
 //! comparison per field that takes effect after a restart. The parsers are in `glossator::settings`.
@@ -46,24 +46,24 @@ pub fn section(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     section::derive(&input).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// Derives the words of an enum, the strings that a key accepts: a variant's name in `snake_case`, or the
-/// string in `#[word("…")]`.
-#[proc_macro_derive(Word, attributes(word))]
-pub fn word(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+/// Derives the values of an enum, the strings that a key accepts: a variant's name in `snake_case`, or the
+/// string in `#[value("…")]`.
+#[proc_macro_derive(EnumSetting, attributes(value))]
+pub fn enum_setting(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
-    derive_word(&input).unwrap_or_else(|error| error.to_compile_error()).into()
+    derive_enum(&input).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// Expands `#[derive(Word)]`.
-fn derive_word(input: &DeriveInput) -> Result<TokenStream> {
+/// Expands `#[derive(EnumSetting)]`.
+fn derive_enum(input: &DeriveInput) -> Result<TokenStream> {
     let Data::Enum(data) = &input.data else {
-        return Err(Error::new_spanned(&input.ident, "words are the variants of an enum"));
+        return Err(Error::new_spanned(&input.ident, "the values are the variants of an enum"));
     };
     let name = &input.ident;
-    let (mut words, mut variants) = (Vec::new(), Vec::new());
+    let (mut values, mut variants) = (Vec::new(), Vec::new());
     for variant in &data.variants {
-        let attribute = variant.attrs.iter().find(|attribute| attribute.path().is_ident("word"));
-        words.push(match attribute {
+        let attribute = variant.attrs.iter().find(|attribute| attribute.path().is_ident("value"));
+        values.push(match attribute {
             Some(attribute) => attribute.parse_args::<LitStr>()?.value(),
             None => snake_case(&variant.ident.to_string()),
         });
@@ -72,16 +72,16 @@ fn derive_word(input: &DeriveInput) -> Result<TokenStream> {
     Ok(quote! {
         const _: () = {
             use crate::settings::{keys::ValueKind, section::{Checked, Cursor, Setting}};
-            use crate::settings::value::{Word, read_one_of};
-            impl Word for #name {
-                const WORDS: &'static [(&'static str, Self)] = &[#((#words, Self::#variants)),*];
+            use crate::settings::value::{EnumSetting, read_one_of};
+            impl EnumSetting for #name {
+                const VALUES: &'static [(&'static str, Self)] = &[#((#values, Self::#variants)),*];
             }
             impl Setting for #name {
-                const KIND: ValueKind = ValueKind::Word(&[#(#words),*]);
+                const KIND: ValueKind = ValueKind::Enum(&[#(#values),*]);
                 fn read(value: &Cursor<'_>) -> Checked<Self> {
-                    read_one_of(value, Self::WORDS.iter().copied())
+                    read_one_of(value, Self::VALUES.iter().copied())
                 }
-                fn shown(&self, _kind: ValueKind) -> Option<String> { Some(format!("`{}`", self.word())) }
+                fn shown(&self, _kind: ValueKind) -> Option<String> { Some(format!("`{}`", self.as_str())) }
             }
         };
     })
@@ -102,9 +102,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variant_is_its_name_in_snake_case_or_its_own_word() {
-        let input = parse_quote! { enum E { FollowLocation, #[word("http1.0")] Old } };
-        let output = derive_word(&input).unwrap().to_string();
+    fn a_variant_is_its_name_in_snake_case_or_its_own_value() {
+        let input = parse_quote! { enum E { FollowLocation, #[value("http1.0")] Old } };
+        let output = derive_enum(&input).unwrap().to_string();
         assert!(output.contains("(\"follow_location\" , Self :: FollowLocation)"), "{output}");
         assert!(output.contains("(\"http1.0\" , Self :: Old)"), "{output}");
     }

@@ -8,12 +8,12 @@ use std::{
     time::Duration,
 };
 
-use settings_derive::Word;
+use settings_derive::EnumSetting;
 
 use super::histogram::Histogram;
 use super::snapshot::MetricsSnapshot;
 use super::{ByLabel, RouteKey};
-use crate::settings::Word as _;
+use crate::settings::EnumSetting as _;
 use crate::telemetry::{CallCounts, FailedCalls};
 
 /// The metrics of the calls of one route. They are looked up once, when a configuration becomes active, not
@@ -57,7 +57,7 @@ pub struct CallEnd {
 }
 
 /// Why a response counts as unmatched or unparseable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub enum ResponseMismatch {
     /// The route has rules, and none of them matched.
     NoRule,
@@ -83,9 +83,9 @@ impl RouteMeters {
         // These counters exist before the first event, so that their first increase is visible in a rate.
         let mismatches = LabelCounter::default();
         if rules > 0 {
-            mismatches.initialize([ResponseMismatch::NoRule.word()]);
+            mismatches.initialize([ResponseMismatch::NoRule.as_str()]);
         }
-        mismatches.initialize([ResponseMismatch::Unparseable.word()]);
+        mismatches.initialize([ResponseMismatch::Unparseable.as_str()]);
         let rules = (0..=rules).map(|_| AtomicU64::new(0)).collect();
         Self { id, tool, upstream, apis: ByLabel::default(), rules, mismatches, upstream_meters, failures }
     }
@@ -117,7 +117,7 @@ impl RouteMeters {
 
     /// Counts a response that is unmatched or unparseable.
     pub fn unmatched(&self, mismatch: ResponseMismatch) {
-        self.mismatches.add(mismatch.word());
+        self.mismatches.add(mismatch.as_str());
     }
 
     /// Counts an upstream request that has ended. `result` is a status class such as `2xx`, or an error

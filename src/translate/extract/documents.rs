@@ -8,12 +8,14 @@ use encoding_rs::{Encoding, UTF_8};
 use http::HeaderName;
 use percent_encoding::percent_decode;
 use serde_json::{Map, Value};
-use settings_derive::{Section, Word};
+use settings_derive::{EnumSetting, Section};
 
 use super::records::{add, lines};
 use super::{Extracted, FormatParser, MemberNames, RECORD_LIMIT, Typing, ValueCount};
 use crate::model::{Content, ContentBlock, JsonText, ResourceBody, ResourceContents};
-use crate::settings::{Checked, Code, Cursor, Invalid, Kind, Node, ValueKind, Word as _, suggest, text_of};
+use crate::settings::{
+    Checked, Code, Cursor, EnumSetting as _, Invalid, Kind, Node, ValueKind, suggest, text_of,
+};
 use crate::translate::MediaPattern;
 use crate::translate::charset::is_html;
 use crate::translate::read_error::{ReadError, at_most};
@@ -183,7 +185,7 @@ pub(crate) fn read_media_type(value: &Cursor<'_>) -> Checked<Option<String>> {
 }
 
 /// Type of a binary content block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub enum BinaryKind {
     /// Image.
     Image,
@@ -216,18 +218,18 @@ impl Binary {
             .clone()
             .or_else(|| response.media_type().map(Into::into))
             .unwrap_or_else(|| "application/octet-stream".to_owned());
-        let own_kind = mime_type.split('/').next().and_then(BinaryKind::from_word);
+        let own_kind = mime_type.split('/').next().and_then(BinaryKind::from_name);
         let own_kind = own_kind.unwrap_or(BinaryKind::Resource);
         let kind = self.kind.unwrap_or(own_kind);
         if kind != own_kind && kind != BinaryKind::Resource {
-            let expected = format!("expected {} data, found ", kind.word());
+            let expected = format!("expected {} data, found ", kind.as_str());
             let error = ReadError::with_quote(usize::MAX, &expected, &mime_type);
             return Err(error.with_suffix("; `media_type` overrides the type of the response"));
         }
         let body = view.body()?;
         if kind != BinaryKind::Resource && is_text_instead(view, &mime_type, body) {
             let found = if body.is_empty() { "an empty response" } else { "text" };
-            return Err(read_error!("expected {} data, found {found}", kind.word()));
+            return Err(read_error!("expected {} data, found {found}", kind.as_str()));
         }
         let data = BASE64_STANDARD.encode(body);
         Ok(match kind {

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::HashSet};
 
 use memchr::memchr;
 use serde_json::{Map, Value, json, map::Entry};
-use settings_derive::{Section, Word};
+use settings_derive::{EnumSetting, Section};
 
 use super::{MemberNames, RECORD_LIMIT, Typing};
 use crate::settings::{
@@ -247,7 +247,7 @@ const TABLE_BYTES_PER_BYTE: usize = 128;
 const CELL_BYTES: usize = 144;
 
 /// Handling of rows with more or fewer cells than columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, EnumSetting)]
 pub enum RaggedRows {
     /// The response is an error.
     #[default]

@@ -2,7 +2,7 @@
 //! expressions.
 
 use serde_json::{Map, Value};
-use settings_derive::{Section, Word};
+use settings_derive::{EnumSetting, Section};
 
 use super::records::{LineBlock, Records, add, gather, lines, with_plain_line_ends};
 use super::{Extracted, FormatParser, MemberNames, Typing, ValueCount};
@@ -36,7 +36,7 @@ pub struct Regex {
 }
 
 /// Scope of the search.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub enum SearchScope {
     /// The first match becomes an object.
     First,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use jiff::{Span, SpanRelativeTo};
 use serde_json::Value;
-use settings_derive::{Section, Word};
+use settings_derive::{EnumSetting, Section};
 
 use super::settings::TEXTS;
 use crate::settings::{Checked, Cursor, Setting, ValueKind, read_each, read_one_of, text_of};
@@ -22,20 +22,20 @@ pub struct NumberForm {
     #[key(kind = TEXTS, with = read_affixes)]
     pub suffix: Vec<String>,
     /// Decimal separator, for `number`, `integer` and `size`.
-    #[key(name = "decimal_separator", kind = ValueKind::Word(&[".", ","]), default = '.')]
+    #[key(name = "decimal_separator", kind = ValueKind::Enum(&[".", ","]), default = '.')]
     pub decimal: char,
     /// Thousands separator, for `number` and `integer`.
     // `FieldOptions::field` checks that it differs from `decimal`.
-    #[key(name = "thousands_separator", kind = ValueKind::Word(&[",", ".", " ", "'", "_"]))]
+    #[key(name = "thousands_separator", kind = ValueKind::Enum(&[",", ".", " ", "'", "_"]))]
     pub thousands: Option<char>,
 }
 
 /// A character: one of the allowed values of its key.
 impl Setting for char {
-    const KIND: ValueKind = ValueKind::Word(&[]);
+    const KIND: ValueKind = ValueKind::Enum(&[]);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let ValueKind::Word(words) = value.kind else { return value.reject_kind("a character", None) };
+        let ValueKind::Enum(words) = value.kind else { return value.reject_kind("a character", None) };
         read_one_of(value, words.iter().filter_map(|word| Some((*word, word.chars().next()?))))
     }
 
@@ -189,24 +189,24 @@ pub struct DurationForm {
 }
 
 /// Unit of the result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub enum ResultUnit {
     /// Seconds.
-    #[word("s")]
+    #[value("s")]
     Seconds,
     /// Milliseconds.
-    #[word("ms")]
+    #[value("ms")]
     Milliseconds,
 }
 
 /// Meaning of the two numbers of `4:05`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub enum ShortClock {
     /// Hours and minutes.
-    #[word("h:mm")]
+    #[value("h:mm")]
     Hours,
     /// Minutes and seconds.
-    #[word("m:ss")]
+    #[value("m:ss")]
     Minutes,
 }
 

@@ -126,7 +126,7 @@ impl Setting for TypeWord {
             || "add `[]` for a list, `?` for an optional field".to_owned(),
             |word| format!("did you mean `{word}`?"),
         );
-        value.reject_coded(Code::UnknownWord.at_span(value.node.span), message, help)
+        value.reject_coded(Code::UnknownValue.at_span(value.node.span), message, help)
     }
 }
 
@@ -180,7 +180,7 @@ impl FieldOptions {
         let unit = |default: &str, read: &dyn Fn(&str) -> Option<i128>, help: &str| {
             let name = self.input_unit.as_deref().unwrap_or(default);
             let place = value.node.get("input_unit").map_or(value.node.span, |node| node.span);
-            let at = Code::UnknownWord.at_span(place);
+            let at = Code::UnknownValue.at_span(place);
             read(name).map_or_else(|| value.reject_coded(at, format!("unknown unit `{name}`"), help), Ok)
         };
         let kind = match (self.values, name) {

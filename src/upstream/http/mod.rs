@@ -22,7 +22,7 @@ mod secret_scrubber;
 use std::time::Duration;
 
 use http::{HeaderMap, Version};
-use settings_derive::Word;
+use settings_derive::EnumSetting;
 
 use super::{AttemptedEndpoints, ProgressEvent, ProgressSender, UpstreamCall, UpstreamError};
 use crate::route::UpstreamName;
@@ -87,13 +87,13 @@ pub struct QueryParameter {
 }
 
 /// HTTP version of an upstream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, EnumSetting)]
 pub enum HttpVersion {
     /// HTTP/2 if the TLS handshake negotiates it, else HTTP/1.1.
     #[default]
     Auto,
     /// HTTP/1.0: one connection per request, and no chunked bodies.
-    #[word("http1.0")]
+    #[value("http1.0")]
     Http10,
     /// HTTP/1.1. Responses in HTTP/1.0 are accepted.
     Http1,

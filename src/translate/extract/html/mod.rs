@@ -8,7 +8,7 @@ mod text;
 
 use scraper::ElementRef;
 use serde_json::{Map, Value, json};
-use settings_derive::{Section, Word};
+use settings_derive::{EnumSetting, Section};
 
 pub use self::page::CssSelector;
 use self::page::PageBudget;
@@ -61,7 +61,7 @@ pub struct Html {
 }
 
 /// Shape of an extracted table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub enum TableForm {
     /// List of objects, by the names of the columns.
     Rows,

@@ -6,7 +6,7 @@ mod tests;
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
-use settings_derive::{Section, Word};
+use settings_derive::{EnumSetting, Section};
 
 use super::records::{lines, quoted_length, unescaped};
 use super::{Extracted, FormatParser, MemberNames, RECORD_LIMIT, Typing, ValueCount};
@@ -39,7 +39,7 @@ pub struct Metrics {
 }
 
 /// Shape of the extracted samples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub enum MetricsShape {
     /// List of objects with `name`, `type`, `labels`, `value` and the optional parts of a sample.
     Samples,

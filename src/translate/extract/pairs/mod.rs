@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use memchr::{memchr, memmem};
 use serde_json::{Map, Value};
-use settings_derive::{Section, Word};
+use settings_derive::{EnumSetting, Section};
 
 use super::records::{
     LineBlock, Records, add, gather, quoted_length, texts, unescaped, with_plain_line_ends,
@@ -83,7 +83,7 @@ pub struct Pairs {
 }
 
 /// Scope of an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub enum EachPairs {
     /// The whole text.
     Text,
@@ -92,7 +92,7 @@ pub enum EachPairs {
 }
 
 /// Meaning of indented lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub enum Indented {
     /// Pairs like other lines.
     Same,

@@ -9,7 +9,7 @@ use std::{borrow::Cow, sync::LazyLock};
 use regex::Regex;
 use roxmltree::{Document, Error, Node, ParsingOptions};
 use serde_json::{Map, Value};
-use settings_derive::{Section, Word};
+use settings_derive::{EnumSetting, Section};
 
 use self::path::MinMatches;
 pub use self::path::{ElementPath, Prefixes};
@@ -63,7 +63,7 @@ impl Setting for ElementPath {
 }
 
 /// Handling of attributes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub enum Attributes {
     /// At `@name`.
     Marked,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use form_urlencoded::byte_serialize;
 use http::{HeaderMap, HeaderValue, Method, Uri, header, uri::PathAndQuery};
 use serde_json::Value;
-use settings_derive::{Section, Word};
+use settings_derive::{EnumSetting, Section};
 
 use super::token_cache::{IssuedToken, MAX_BACKOFF, TokenCache};
 use super::{
@@ -55,7 +55,7 @@ pub struct OAuthSettings {
 }
 
 /// Client authentication method (RFC 6749, section 2.3.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumSetting)]
 pub(super) enum ClientAuthMethod {
     /// By HTTP Basic authentication, which every server must support.
     ClientSecretBasic,
