@@ -54,8 +54,8 @@ impl Setting for SecretKey {
     }
 }
 
-/// Purpose of a token. Each purpose has a different text, which is the associated data of the encryption, so
-/// a token does not decrypt for another purpose.
+/// Purpose of a token. Each purpose has a different string as the associated data of the encryption, so a
+/// token can't be decrypted for another purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
 pub enum Purpose<'a> {
     /// The id of a session (MCP up to 2025-11-25).

@@ -36,11 +36,11 @@ pub(crate) fn client_reserve() -> u64 {
 }
 
 /// Checks that at least `reserve` descriptors are free in addition to `descriptor`. The system assigns the
-/// lowest free number (POSIX, `open`), so all numbers below that of a new descriptor are in use.
+/// lowest free number (POSIX, `open`), so all lower numbers are in use.
 ///
 /// # Errors
 ///
-/// `EMFILE`, as if no descriptor were free, if fewer than `reserve` are.
+/// `EMFILE` if fewer than `reserve` descriptors are free.
 pub(crate) fn check_reserve(descriptor: &impl AsRawFd, reserve: u64) -> io::Result<()> {
     let Some(limit) = limit() else { return Ok(()) };
     let number = u64::try_from(descriptor.as_raw_fd()).unwrap_or_default();

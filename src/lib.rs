@@ -10,12 +10,11 @@
 //!   library (the types of `bytes`, `http` and `serde_json` are allowed).
 //! - [`translate::translate`] is total and deterministic: any status and any bytes give a result with
 //!   content, and every success matches its declared output schema.
-//! - Only [`inbound`]`::mcp` names the MCP library, only [`crypto`] a cipher, only [`tls`] the TLS library,
+//! - Only [`inbound`]`::mcp` uses the MCP library, only [`crypto`] a cipher, only [`tls`] the TLS library,
 //!   only [`shared_state`] the client of Redis, only [`upstream`] the HTTP client and child processes, only
 //!   [`translate`] the jq engine, only [`model`] the schema validator, only [`settings`] the YAML parser,
 //!   only [`config`] the format of the file on disk.
-//! - Everything that is read has a limit, except passthrough bodies and the responses of the shared state
-//!   store.
+//! - All input has a size limit, except passthrough bodies and the responses of the shared state store.
 
 pub mod settings;
 pub mod model;

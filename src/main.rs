@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use tikv_jemallocator::Jemalloc;
 
-/// A call makes some fifty small allocations that live no longer than it: quicker with this allocator than
-/// with the system's. Its background thread returns freed memory to the system, also in an idle program.
+/// jemalloc, because a call makes about fifty small, short-lived allocations, for which it is faster than the
+/// system's allocator. A background thread returns freed memory to the system, also while the program is
+/// idle.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 

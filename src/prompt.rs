@@ -1,7 +1,7 @@
-//! Prompts: messages for a model that a person selects by name, rendered from templates.
+//! MCP prompts: messages for a model, rendered from templates. A person selects a prompt by its name.
 //!
 //! - [`Prompt`] is a prompt, with its [`PromptArgument`]s.
-//! - A [`PartTemplate`] renders one or several [`PromptMessage`]s of a prompt.
+//! - A [`PartTemplate`] renders any number of [`PromptMessage`]s of a prompt.
 //! - A [`PromptTable`] has all prompts.
 //!
 //! Pure: no `async`, clock, environment or log. `pipeline` calls the routes whose results a part contains.
@@ -26,8 +26,8 @@ pub type PromptTable = BTreeMap<ToolName, Arc<Prompt>>;
 /// A prompt.
 #[derive(Debug)]
 pub struct Prompt {
-    /// The name, with the syntax of tool names. MCP defines no syntax, and clients that turn the name into a
-    /// command need letters, digits and few other characters.
+    /// The name, with the syntax of tool names. MCP defines no syntax for names of prompts, but clients that
+    /// offer the prompt as a command accept only letters, digits and a few other characters.
     pub name: ToolName,
     /// A display name.
     pub title: Option<String>,
@@ -114,23 +114,23 @@ impl Prompt {
     const ERRORS_LIMIT: usize = 5;
 }
 
-/// One message: one block of content (MCP 2026-07-28, schema, `PromptMessage`).
+/// Message of a prompt, with one content block (MCP 2026-07-28, schema, `PromptMessage`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct PromptMessage {
-    /// The speaker.
+    /// The role of the sender.
     pub role: MessageRole,
-    /// The content.
+    /// The content block, with its annotations.
     pub content: Content,
 }
 
-/// A part of a prompt, which renders one message or several.
+/// A part of a prompt, which renders any number of messages.
 #[derive(Debug)]
 pub struct PartTemplate {
-    /// The speaker.
+    /// The role of the sender of the messages.
     pub role: MessageRole,
-    /// The content.
+    /// The source of the content blocks, one for each message.
     pub part: PartContent,
-    /// Annotations (hints for clients) of each content block that has none of its own.
+    /// Annotations (hints for clients) for each content block without annotations of its own.
     pub annotations: Option<AnnotationsTemplate>,
 }
 
@@ -138,11 +138,11 @@ pub struct PartTemplate {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "prompts have few parts, and these are not moved")]
 pub enum PartContent {
-    /// A text; an empty text makes no message.
+    /// A text block; omitted if the rendered text is blank.
     Text(Template),
-    /// The content blocks of the result of a route's call.
+    /// The content blocks of the result that a route returns.
     Route(RouteCall),
-    /// An embedded document in the configuration, or the contents of a resource.
+    /// An embedded resource: a text in the configuration, or the contents that a route returns for the URI.
     Resource(PromptResource),
     /// A resource link.
     ResourceLink(LinkTemplate),
@@ -181,7 +181,7 @@ impl PartTemplate {
         matches!(self.part, PartContent::Route(_) | PartContent::Resource(PromptResource { text: None, .. }))
     }
 
-    /// Renders the messages of the part; none for an empty text. `fetched` is the result of the part's
+    /// Renders the messages of the part; none for a blank text. `fetched` is the result of the part's
     /// upstream call, if the part needs one.
     ///
     /// # Errors
@@ -217,8 +217,8 @@ impl PartTemplate {
     }
 }
 
-/// The content blocks of a result. A block that refers to the structured content gets that JSON as its text,
-/// because a prompt has no structured content.
+/// Returns the content blocks of a result. A block that refers to the structured content gets that JSON as
+/// its text, because a prompt has no structured content.
 fn contents_of(result: ToolResult) -> Vec<Content> {
     let mut contents = result.content;
     for content in &mut contents {

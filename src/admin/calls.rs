@@ -18,7 +18,7 @@ use crate::inbound::without_nulls;
 use crate::settings::units::milliseconds;
 use crate::telemetry::{CallCounts, FailedCall, HistorySlot, MatchedRule};
 
-/// Number of history slots that one point of a route's sparkline adds up.
+/// Number of history slots that are summed into one point of a route's sparkline: 90 s.
 const SLOTS_PER_POINT: usize = 6;
 
 /// Number of the latest slots, including the incomplete one, that determine the current call rate.

@@ -25,7 +25,7 @@ pub struct ProcessStatus {
     pub since: SystemTime,
     /// The failure of the last reload; `None` if it succeeded.
     pub failure: Option<ReloadFailure>,
-    /// Number of rejected configurations.
+    /// Number of failed reloads since the start.
     pub failures: u64,
     /// The current configuration, for `GET /config` and the playground.
     pub loaded: Arc<Loaded>,
@@ -33,7 +33,7 @@ pub struct ProcessStatus {
     pub restart_pending: Vec<String>,
 }
 
-/// The failure of a reload.
+/// A failed reload, or several in a row: the time of the first one and the problems of the last one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReloadFailure {
     /// Time of the first of the consecutive failed reloads.
@@ -45,7 +45,7 @@ pub struct ReloadFailure {
 /// A request to reload the configuration: the sender that returns the process status after the reload.
 pub type ReloadRequest = oneshot::Sender<ProcessStatus>;
 
-/// Handle of the process for the admin API. Clones share it.
+/// Handle of the process for the admin API. All clones refer to the same process.
 #[derive(Debug, Clone)]
 pub struct Process {
     status: watch::Receiver<ProcessStatus>,

@@ -1,5 +1,5 @@
-//! Metrics of the process in the Prometheus formats. Those of configuration, policies, upstream buffer
-//! and shared state are read at scrape time.
+//! Metrics of the process in the text formats of Prometheus and OpenMetrics. The metrics of the
+//! configuration, policies, upstream buffer and shared state are read at scrape time.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -24,8 +24,8 @@ fn accepted_format(headers: &HeaderMap) -> TextFormat {
     if media_ranges(headers).any(is_requested) { TextFormat::OpenMetrics } else { TextFormat::Prometheus }
 }
 
-/// Adds the metrics that have no counters of their own: they are read from the active configuration and the
-/// state of its parts.
+/// Adds the metrics that are read at scrape time: from the process status, the active configuration, and the
+/// state of its policies, upstream buffer and store.
 pub(super) fn report_metrics(reading: &mut MetricsSnapshot, process: &Process, gateway: &Gateway) {
     let status = process.status();
     let since = status.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

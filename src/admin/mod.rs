@@ -82,7 +82,7 @@ struct Api {
     settings: AdminSettings,
     /// Concurrency slots for rules that are tried in the playground.
     playground_slots: Arc<Semaphore>,
-    /// Concurrency slots for requests that read the configuration files again. They are separate, so that
+    /// Concurrency slots for requests that parse the loaded configuration again. They are separate, so that
     /// playground rules do not delay these requests.
     file_slots: Arc<Semaphore>,
 }
@@ -92,17 +92,18 @@ struct Api {
 enum PathAccess {
     /// Health probes: any host name, no token.
     Probe,
-    /// Scrapers: any allowed host name, with the token.
+    /// Scrapers: any allowed host name, and the token if one is configured.
     Scraper,
     /// Files of the admin UI: no token, because the UI itself prompts for it. Pages of other origins may link
     /// to these files.
     Page,
-    /// Everything else: the token or, if none is configured, an IP address or a host name that is listed.
+    /// Everything else: the token; if none is configured, a `Host` that is an IP address, `localhost` or a
+    /// listed name.
     Operator,
 }
 
-/// Error for a body that is not JSON. Pages of other origins can send forms and text without a preflight
-/// request, but not JSON (Fetch, "CORS-safelisted request-header").
+/// Error for a request that does not declare a JSON body. Pages of other origins can send forms and text
+/// without a preflight request, but not JSON (Fetch, "CORS-safelisted request-header").
 const NOT_JSON: &str = "send the header `Content-Type: application/json`; the body is optional";
 
 const UNLISTED_HOST: &str = "this host name gives access to probes and `/metrics` only: add it to \
@@ -173,7 +174,7 @@ fn router(api: &Arc<Api>) -> Router {
         .fallback(|| async { ProblemResponse::new(StatusCode::NOT_FOUND, UNKNOWN_PATH) })
         .layer(admit(PathAccess::Operator));
     let paths: Router = probes.merge(metrics).merge(pages).merge(operators).with_state(Arc::clone(api));
-    // These layers are in an outer router: the inner one sets `Allow` on every response of its own layers.
+    // These layers are in an outer router, because the inner one adds `Allow` after its own layers.
     // The headers prevent pages of other servers from embedding a response as an image or script.
     let header = SetResponseHeaderLayer::if_not_present;
     Router::new()
@@ -279,8 +280,8 @@ impl Api {
             let problem = ProblemResponse::new(StatusCode::UNAUTHORIZED, message);
             return Err(ProblemResponse(Box::new((challenge, problem).into_response())));
         }
-        // A page whose DNS name points to this server (DNS rebinding) sends no `Origin` with a read request,
-        // and its `Host` is not an allowed one.
+        // A page whose DNS name points to this server (DNS rebinding) sends no `Origin` with a read request.
+        // Its `Host` is a name that is not listed; `*` does not suffice here.
         let is_open = self.settings.token.is_none() && access != PathAccess::Scraper;
         if is_open && !self.filter.is_host_safe_from_rebinding(head) {
             return Err(ProblemResponse::new(StatusCode::FORBIDDEN, UNLISTED_HOST));
@@ -297,7 +298,8 @@ impl Api {
     }
 }
 
-/// Requires a JSON body, as protection against cross-site request forgery (CSRF): see [`NOT_JSON`].
+/// Requires `Content-Type: application/json`, as protection against cross-site request forgery (CSRF): see
+/// [`NOT_JSON`].
 fn require_json(headers: &HeaderMap) -> Result<(), ProblemResponse> {
     match headers.get(header::CONTENT_TYPE).and_then(media_type).as_deref() {
         Some("application/json") => Ok(()),

@@ -37,10 +37,10 @@ const RESULT_LIMIT_BYTES: usize = 1 << 20;
 /// Timeout for reading or trying a rule, including the wait for a slot.
 const PLAYGROUND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Number of slots for trying rules, and number of slots for reading configuration files.
+/// Number of slots for trying rules, and number of slots for parsing the loaded configuration.
 pub(super) const SLOTS: usize = 2;
 
-/// Runs expensive work on a thread of its own, as soon as one of the slots is free. The timeout includes the
+/// Runs expensive work on a blocking thread, as soon as one of the slots is free. The timeout includes the
 /// wait for the slot.
 async fn run<T: Send + 'static>(
     slots: &Arc<Semaphore>,
@@ -92,8 +92,8 @@ fn work_problem(error: WorkError, late: &str, panicked: &str) -> ProblemResponse
 }
 
 impl Api {
-    /// Reads the configuration files again, and responds with the value that `read` finds. A missing value is
-    /// a 404.
+    /// Responds with the value that `read` finds by parsing the loaded configuration again. A missing value
+    /// is a 404.
     async fn read_files(
         &self,
         read: impl FnOnce(&Loaded) -> Option<Value> + Send + 'static,
@@ -108,7 +108,7 @@ impl Api {
     }
 }
 
-/// Describes a route as it is written in its file, without secrets, and its tests.
+/// Describes a route: its configuration as in the file, with secrets masked, and its tests.
 fn describe_route(loaded: &Loaded, name: &str) -> Option<Value> {
     let file = loaded.routes.iter().find(|file| file.name().as_str() == name)?;
     let tests = file.tests.iter().enumerate().map(|(index, example)| describe_example(index, example));
@@ -179,7 +179,7 @@ struct GivenResponse {
     body: Option<String>,
     /// The body in Base64, instead of `body`.
     body_base64: Option<String>,
-    /// Exit status of a program as a number, or name of the signal that ended the program.
+    /// Exit status of a program as a number, or name of the signal that ended the program; 0 if missing.
     exit_status: Value,
     /// Standard error of a program.
     stderr: String,

@@ -12,7 +12,7 @@ use crate::upstream::Client;
 /// `client_ca` are accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum CertificateName {
-    /// The common name of the subject, if it has one.
+    /// The common name (CN) of the subject.
     CommonName(String),
     /// A host name among the subject alternative names.
     Dns(String),
@@ -66,7 +66,7 @@ impl ConfiguredClients {
         clients
     }
 
-    /// Identifies a client by its API key.
+    /// Identifies a client by its API key. Rejects unknown and expired keys.
     pub(super) fn by_key(&self, key: &str, now: SystemTime) -> Result<IdentifiedClient, AuthError> {
         match self.keys.get(&ApiKeyHash::from_key(key)) {
             Some((_, Some(until))) if *until <= now => Err(AuthError::Invalid("the key has expired")),

@@ -1,8 +1,8 @@
-//! JWKS of an issuer: the keys that verify its tokens, from a file or a server.
+//! JWKS of an issuer: the keys that verify its tokens, from the configuration, a file or a server.
 //!
-//! The JWKS of a server is refreshed at intervals, and when a token names an unknown key. One refresh serves
-//! all waiting requests, and there is at most one refresh every 10 s, no matter which tokens arrive. While
-//! the server is unreachable, the last good JWKS is used for a day.
+//! The JWKS of a server is refreshed when a request finds that it is older than 5 min, and when a token names
+//! an unknown key. One refresh serves all waiting requests, and there is at most one refresh every 10 s, no
+//! matter which tokens arrive. While refreshes fail, the last JWKS is used until it is a day old.
 
 use std::{sync::Arc, time::Duration};
 
@@ -40,7 +40,7 @@ const REFRESH_COOLDOWN: Duration = Duration::from_secs(10);
 pub enum KeySource {
     /// A document in the configuration or in a file.
     Document(Jwks),
-    /// A server.
+    /// A server that publishes the JWKS.
     Server {
         /// The address and connection settings.
         server: Box<HttpSettings>,
@@ -118,8 +118,8 @@ impl KeySet {
         Arc::new(Self { fetcher: Some(fetcher), cached: ArcSwapOption::empty(), refresh: Mutex::default() })
     }
 
-    /// The active JWKS, if there is one. If the JWKS is due for a refresh, the refresh starts in the
-    /// background.
+    /// The active JWKS; `None` if none was received yet, or if the last one is older than [`MAX_STALE_AGE`].
+    /// If the JWKS is due for a refresh, the refresh starts in the background.
     pub(super) fn current(self: &Arc<Self>, request_id: &RequestId) -> Option<Arc<CachedJwks>> {
         let cached = self.cached.load_full()?;
         if self.fetcher.is_none() {
@@ -136,7 +136,7 @@ impl KeySet {
     ///
     /// # Errors
     ///
-    /// [`AuthError::KeysUnavailable`] if there is no JWKS.
+    /// [`AuthError::KeysUnavailable`] if no JWKS was received, or if the last one is too old.
     pub(super) async fn for_token(
         self: &Arc<Self>,
         token: &Jws<'_>,
@@ -153,8 +153,9 @@ impl KeySet {
         self.current(request_id).ok_or(AuthError::KeysUnavailable)
     }
 
-    /// Refreshes the JWKS, unless the last attempt was too recent. The refresh continues even if no request
-    /// waits for it. Its log lines have the request id of the first request that caused it.
+    /// Starts a refresh of the JWKS, or returns the running one; `None` within [`REFRESH_COOLDOWN`] of the
+    /// last attempt, or if the keys come from a document. The refresh continues even if no request waits for
+    /// it. Its log lines have the id of the request that started it.
     fn fetch(self: &Arc<Self>, request_id: &RequestId) -> Option<SharedTask<()>> {
         let fetcher = self.fetcher.as_ref()?;
         let mut last = self.refresh.lock();
@@ -229,14 +230,14 @@ impl Jwks {
     /// Maximum number of keys.
     pub const LIMIT: usize = 100;
 
-    /// Maximum number of keys that are tried for one token.
+    /// Maximum number of keys that are tried for one token, because a token without a key id fits many keys.
     const TRIED_LIMIT: usize = 8;
 
     /// Parses a JWKS document. Keys for other purposes, or of unsupported types, are omitted.
     ///
     /// # Errors
     ///
-    /// A sentence if the document is malformed, too long, or has no usable key.
+    /// A sentence if the document is malformed, lists more than [`Self::LIMIT`] keys, or has no usable key.
     pub fn read(document: &[u8]) -> Result<Self, String> {
         let document: Value = serde_json::from_slice(document).map_err(|_| NOT_JSON)?;
         let listed = document.get("keys").and_then(Value::as_array).ok_or(NOT_JSON)?;

@@ -95,11 +95,11 @@ pub(super) struct Jws<'a> {
 const KEY_ID_LIMIT_BYTES: usize = 256;
 
 impl<'a> Jws<'a> {
-    /// Parses a token.
+    /// Parses a token, without verifying its signature.
     ///
     /// # Errors
     ///
-    /// [`AuthError::Invalid`] if the text is not a signed JWT, or its header has an unsupported algorithm or
+    /// [`AuthError::Invalid`] if `token` is not a signed JWT, or its header has an unsupported algorithm or
     /// `crit`.
     pub(super) fn parse(token: &'a str) -> Result<Self, AuthError> {
         const BROKEN: AuthError = AuthError::Invalid("the token is not a signed JWT");

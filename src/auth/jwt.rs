@@ -1,5 +1,5 @@
-//! JWT access tokens (RFC 7519, 9068): checks their type, issuer, audience, expiry and scopes. `jws` parses
-//! them, and `jwks` verifies the signature.
+//! JWT access tokens (RFC 7519, 9068): checks their type, issuer, audience and validity period, and reads the
+//! client and its scopes. `jws` parses the tokens, and `jwks` verifies their signature.
 
 use std::{
     collections::HashMap,
@@ -53,7 +53,8 @@ pub struct JwtSettings {
 }
 
 impl JwtSettings {
-    /// Completes the settings with TLS for the server of the JWKS.
+    /// Adds the TLS settings for the server of the JWKS. Rejects an empty list of algorithms, and `tls` if
+    /// `jwks` is not an `https://` address.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         if self.algorithms.is_empty() {
             let message = "`algorithms` is empty, so every token would be rejected".to_owned();
@@ -95,8 +96,8 @@ pub(super) struct Issuer {
     keys: Arc<KeySet>,
     /// The configured clients, by the subject in their JWTs.
     subjects: HashMap<String, Arc<Client>>,
-    /// The clients of verified JWTs, each with the version of the JWKS that verified it: verifying a
-    /// signature is expensive.
+    /// Cache of verified JWTs by their SHA-256 hash: the client, and the version of the JWKS that verified
+    /// the token. Verifying a signature is expensive.
     verified: Cache<Digest, (IdentifiedClient, u64)>,
 }
 
@@ -158,8 +159,8 @@ impl Issuer {
         Ok(client)
     }
 
-    /// Checks the claims: audience, expiry and subject. Returns the client that they describe, and the time
-    /// until which they are valid.
+    /// Checks the claims: audience, validity period (`nbf`, `exp`) and subject. Returns the client that they
+    /// describe, with the end of the period.
     fn client_of(&self, claims: &Map<String, Value>, now: SystemTime) -> Result<IdentifiedClient, AuthError> {
         let settings = &self.settings;
         let is_for_us = match claims.get("aud") {

@@ -44,7 +44,8 @@ pub struct AccessSettings {
     pub clients: Vec<ClientSettings>,
     /// The accepted tokens, and the metadata for OAuth clients.
     pub server: Option<ResourceServer>,
-    /// The scopes that most routes need. The challenge for a client without a credential lists them.
+    /// The scopes of routes and prompts without `scopes` (`defaults.scopes`). The challenge for a client that
+    /// is not authenticated lists them.
     pub scopes: Scopes,
 }
 
@@ -101,7 +102,7 @@ pub struct IdentifiedClient {
     pub until: Option<SystemTime>,
 }
 
-/// Why authentication failed. The text may reach the client.
+/// Why authentication failed. The message may reach the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
     /// The request has no credential.

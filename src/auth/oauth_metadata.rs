@@ -89,7 +89,7 @@ pub struct ResourceUrl {
 }
 
 impl ResourceUrl {
-    /// Parses the URL.
+    /// Parses an `http://` or `https://` URL without user name, query and fragment.
     pub(super) fn from_text(text: &str) -> Result<Self, Invalid> {
         let invalid = || {
             let message = "expected an `http://` or `https://` address without query and fragment";

@@ -17,7 +17,7 @@ fn without_empty(object: Value) -> Map<String, Value> {
     members.into_iter().filter(|(_, value)| !is_empty(value)).collect()
 }
 
-/// Joins the runs of characters for which `is_part` is true with `_`.
+/// Joins with `_` the runs of characters for which `is_part` is true.
 pub(crate) fn joined_words(text: &str, is_part: impl Fn(char) -> bool) -> String {
     let words = text.split(|c| !is_part(c)).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("_")

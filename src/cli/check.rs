@@ -116,7 +116,7 @@ fn list_without_schema(loaded: &Loaded, screen: &mut Screen) {
 }
 
 /// Formats the summary line of the text output: the number of errors and warnings, unless there are none,
-/// and, if the configuration is valid, the number of routes, prompts and upstreams.
+/// and, if the check passes, the number of routes, prompts and upstreams.
 fn summary(path: &Path, problems: &[Problem], good: Option<&Loaded>) -> String {
     let of = |severity| problems.iter().filter(|problem| problem.severity == severity).count();
     let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
@@ -148,7 +148,7 @@ fn github(problem: &Problem) -> String {
     };
     let (place, message) = match (problem.line, problem.column) {
         (Some(line), Some(column)) => {
-            // A property ends at a comma or colon.
+            // In a workflow command, a property ends at a comma or colon.
             let file = escape_data(&problem.file).replace(':', "%3A").replace(',', "%2C");
             let place = format!("file={file},line={line},col={column},");
             (place, message(problem))

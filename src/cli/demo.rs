@@ -98,8 +98,8 @@ fn introduce(
     }
 }
 
-/// Text at startup: the tools, URLs to try, and the configuration for an MCP client. Headings begin with `#
-/// `.
+/// Text at startup: the tools, URLs to try, and the configuration for an MCP client. Headings begin with `#`
+/// and a space.
 const INTRODUCTION: &str = include_str!("demo.txt");
 
 /// Maximum length of a request body, in bytes.

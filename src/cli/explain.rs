@@ -94,7 +94,7 @@ fn parse_media_type(text: &str) -> Result<HeaderValue, &'static str> {
 }
 
 /// Builds the response to explain. Flags of the command line override parts of the recording. For a command,
-/// the recording is its standard output, and the flags have its exit status.
+/// the recording is its standard output, and the flags set its exit status and standard error.
 fn recorded(
     arguments: &ExplainArguments,
     route: &Route,
@@ -191,7 +191,7 @@ fn explain_response(
     Ok(())
 }
 
-/// Prints one step. The name has its own column if it is short enough.
+/// Prints one step: the action in a column of its own, or on a line of its own if it does not fit.
 fn show_step(screen: &mut Screen, action: &str, found: &str) {
     const COLUMN: usize = 13;
     let indented = found.replace('\n', &format!("\n{}", " ".repeat(COLUMN)));

@@ -200,7 +200,7 @@ fn naming(
     let absolute =
         |target: &str| if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
     if let Some(url) = arguments.url.clone().or(seen_url) {
-        // A `://` after the scheme is part of the query, for example.
+        // If the URL has no scheme, a `://` may still be in its path or query.
         let parts = url.split_once("://").filter(|(scheme, _)| !scheme.contains(['/', '?', '#']));
         let (scheme, rest) = parts.unwrap_or(("http", &url));
         let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));

@@ -14,12 +14,12 @@ use crate::model::Recording;
 use crate::settings::{Problem, Severity};
 use crate::telemetry::log::LogFormat;
 
-/// Output of a command: results on standard output, problems and messages on standard error. Colours are used
-/// only on a terminal, and only if `NO_COLOR` is not set.
+/// Output of a command: results on standard output, problems and messages on standard error. By default,
+/// colours are used only on a terminal, and only if `NO_COLOR` is not set.
 pub(super) struct Screen {
     out: anstream::Stdout,
     err: anstream::Stderr,
-    /// Format of the lines on standard error. It is the same as that of the log.
+    /// Format of the lines on standard error, the same as in the log.
     pub(super) format: LogFormat,
 }
 
@@ -64,7 +64,7 @@ impl Screen {
         self.line(format!("{value:#}"));
     }
 
-    /// Shows the problems of a configuration.
+    /// Writes the problems of a configuration to standard error.
     pub(super) fn problems(&mut self, problems: &[Problem]) {
         for problem in problems {
             let level = match problem.severity {

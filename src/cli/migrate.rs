@@ -91,8 +91,8 @@ pub(super) fn migrate(arguments: &MigrateArguments, screen: &mut Screen) -> Resu
     })
 }
 
-/// Collects the files at a path, by their canonical paths: a file may be named twice. Skips symbolic links in
-/// folders, because they may lead to other places.
+/// Collects the files at a path, by their canonical paths, because the command line may name a file twice.
+/// Skips symbolic links in folders, because they may lead to other places, and hidden entries.
 fn find(path: &Path, found: &mut BTreeMap<PathBuf, (PathBuf, Format)>) -> Result<(), CommandError> {
     let why = |error: io::Error| CommandError::usage(format!("{}: {error}", path.display()));
     if fs::metadata(path).map_err(why)?.is_file() {
@@ -155,7 +155,7 @@ pub(super) fn replace_files<'f>(
 fn write_temporary(like: &Path, path: &Path, text: &str) -> io::Result<()> {
     let metadata = fs::metadata(like)?;
     let mut file = File::create_new(path)?;
-    // Can fail if the owner or group is another one, because only root can change them freely.
+    // Can fail if the file belongs to another user or group, because only root may set these freely.
     let _ = fchown(&file, Some(metadata.uid()), Some(metadata.gid()));
     file.set_permissions(metadata.permissions())?;
     file.write_all(text.as_bytes())?;

@@ -149,7 +149,7 @@ pub fn main() -> ExitCode {
         std::thread::Builder::new().name("main".to_owned()).stack_size(STACK_BYTES).spawn(run_program);
     match thread.map(std::thread::JoinHandle::join) {
         Ok(Ok(status)) => status,
-        // The panic has already been logged.
+        // The panic message is already on standard error.
         Ok(Err(_)) => {
             log::flush();
             ExitCode::from(101)
@@ -257,7 +257,6 @@ impl ConfigArgument {
         })
     }
 
-    /// Loads the configuration.
     fn load(&self, flags: Vec<Flag>) -> Result<Loaded, CommandError> {
         crate::config::load(&self.sources(flags)?).map_err(CommandError::Problems)
     }

@@ -180,8 +180,8 @@ fn write_response(response: &[u8]) {
     let _ = out.write_all(response).and_then(|()| out.flush());
 }
 
-/// Loads the configuration of a process that can reload it, after installing its signal handlers (SIGHUP and
-/// those that stop the process).
+/// Loads the configuration of a process that can reload it, after installing the handlers of SIGHUP and of
+/// the signals that stop the process.
 fn load(
     config: &ConfigArgument,
     flags: Vec<Flag>,
@@ -197,7 +197,7 @@ fn load(
     Ok((sources, loaded, hangups, stop))
 }
 
-/// Creates a failure with the description `what` and a system error.
+/// Returns a function that converts a system error to a failure with the description `what`.
 pub(super) fn system_failure(what: &'static str) -> impl Fn(io::Error) -> CommandError {
     move |error| CommandError::runtime(format!("{what}: {}", ErrorChain(&error)))
 }

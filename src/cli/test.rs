@@ -101,7 +101,6 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
     if failed == 0 { Ok(()) } else { Err(CommandError::Reported(1)) }
 }
 
-/// Result of one test.
 struct TestResult<'a> {
     name: String,
     route: &'a str,

@@ -117,7 +117,7 @@ pub(super) fn read(
         }
         None => read_in_scope(report, entry, &[], operation_arguments),
     };
-    // Parses a request about the operation, and adds the arguments that it uses to those of the route.
+    // Parses a request about the operation, and adds its arguments to the arguments of the route.
     let mut read_request = |entry: &Entry| {
         let mut used = UsedArguments::default();
         let compiled = request::read(report, upstreams, entry, &mut used)?;

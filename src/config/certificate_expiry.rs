@@ -14,8 +14,7 @@ const WARNED_BEFORE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 pub struct CertificateExpiry {
     /// Path of the setting, such as `server.tls.certificate`.
     pub setting: String,
-    /// In a chain, the expiry of the certificate that expires first; for several trusted CAs, of the one that
-    /// expires last.
+    /// Time of the expiry: the earliest one in a certificate chain, the latest one of several trusted CAs.
     pub at: SystemTime,
 }
 
@@ -47,7 +46,7 @@ pub(super) fn read(report: &Report<'_>, root: &Node) -> Vec<CertificateExpiry> {
         let items = node.as_list().unwrap_or_default().iter().enumerate();
         values.extend(items.map(|(index, item)| (format!("{path}[{index}]"), item)));
     }
-    // The last value was visited first.
+    // The stack has reversed the order of the file.
     found.reverse();
     found
 }

@@ -312,7 +312,7 @@ fn read_passthrough(
 }
 
 /// Rejects files of another version. This check comes before all others, because keys that are unknown in
-/// this version may be valid in that one. Returns `None` after reporting a problem.
+/// this version may be valid in the other one. Returns `None` after reporting a problem.
 fn check_version(report: &Report<'_>, trees: &[Node]) -> Option<()> {
     let before = report.errors();
     for node in trees.iter().filter_map(|tree| tree.get(VERSION_KEY)) {

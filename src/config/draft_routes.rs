@@ -92,7 +92,7 @@ fn read(
     mut tree: Node,
 ) -> Option<CompiledRoute> {
     let mut names = context.upstreams.names.to_vec();
-    // Only then: with a second upstream, a request in the draft would have to name its upstream.
+    // The placeholder is added only then: with a second upstream, a request would have to name its upstream.
     if tree.get("request").is_none() {
         names.extend(PLACEHOLDER_UPSTREAM.parse::<UpstreamName>().ok().map(|name| (name, place)));
     }

@@ -141,11 +141,11 @@ pub struct Loaded {
     pub routes: Arc<[CompiledRoute]>,
     /// Prompts, by name.
     pub prompts: PromptTable,
-    /// Files that the configuration refers to: secrets and certificates.
+    /// Files that the configuration refers to by absolute path, such as secrets, certificates and JWKS.
     pub referenced_files: Vec<PathBuf>,
     /// Expiry of the configured certificates.
     pub certificates: Vec<CertificateExpiry>,
-    /// Importer that creates routes from the tools that MCP servers list.
+    /// Importer of the tools, prompts and resources that MCP servers list.
     pub importer: Importer,
     /// Warnings, which do not prevent the start.
     pub warnings: Vec<Problem>,
@@ -233,7 +233,7 @@ fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     Ok(Loaded { warnings: found, importer, ..loaded })
 }
 
-/// Parses the files and the built-in presets, whose index follows those of the files.
+/// Parses the files and the built-in presets, whose file index is after the indices of all files.
 fn trees(report: &Report<'_>) -> (Vec<Node>, Option<Node>) {
     let presets = report.files().built_in();
     let file_trees = (0..presets.unwrap_or_default()).filter_map(|index| file::read(report, index)).collect();

@@ -374,8 +374,8 @@ fn check_templates(report: &Report<'_>, part: &ParsedPart, arguments: &[PromptAr
     }
 }
 
-/// Allowed values (`enum`, `const`, boolean) of a prompt argument that is passed unchanged to a route: those
-/// in the input schema of the route.
+/// Allowed values (`enum`, `const`, boolean) of a prompt argument that is passed unchanged to a route, from
+/// the input schema of the route.
 fn values_of_route_argument(
     name: &str,
     parts: &[ParsedPart],

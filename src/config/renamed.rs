@@ -1,8 +1,8 @@
 //! Table of renamed keys, enumerated values, variables of expressions, and flags.
 //!
-//! Each name has one row. The error about the old name, the change that `glossator migrate` makes, and the
-//! list in `config/book/reference/upgrading.md` are generated from it. Only names that are no longer accepted
-//! have a row.
+//! Each name has one row. The error about the old name and the change that `glossator migrate` makes are
+//! derived from the row. A test compares the keys and values with the list in
+//! `config/book/reference/upgrading.md`. Only names that are no longer accepted have a row.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use super::compile::FileSettings;
 use crate::settings::layers::variable;
 use crate::settings::{Code, KeySpec, KeyTable, Node, Report, Setting, ValueKind, tree};
 
-/// All renames.
+/// Renamed keys, values and variables of configuration files.
 #[derive(Debug)]
 pub(super) struct Renames {
     pub(super) settings: Vec<RenamedSetting>,
@@ -18,12 +18,12 @@ pub(super) struct Renames {
     pub(super) variables: &'static [(&'static str, &'static str)],
 }
 
-/// Renamed key, or key with a renamed value.
+/// Key that was renamed or removed, or that has a renamed value.
 #[derive(Debug)]
 pub(super) struct RenamedSetting {
     /// Schema ids of the sections that have the key.
     pub(super) sections: Vec<&'static str>,
-    /// Old name of the key, or name of the key whose value was renamed.
+    /// Name of the key, or its old name if the key was renamed.
     pub(super) key: &'static str,
     pub(super) now: Replacement,
 }
@@ -73,12 +73,12 @@ pub fn renamed_flag(flag: &str) -> Option<&'static str> {
 }
 
 impl Renames {
-    /// Returns the replacement of a key of a section.
+    /// Returns the replacement of a renamed or removed key of a section.
     pub(super) fn key(&self, section: &str, key: &str) -> Option<Replacement> {
         self.targets(section, key).find(|now| !matches!(now, Replacement::Value(..)))
     }
 
-    /// Returns the new name of an enumerated value.
+    /// Returns the new name of a renamed enumerated value; `None` for other values.
     pub(super) fn value(&self, section: &str, key: &str, value: &str) -> Option<&'static str> {
         self.targets(section, key).find_map(|now| match now {
             Replacement::Value(was, now) if was == value => Some(now),
@@ -91,7 +91,8 @@ impl Renames {
         rows.map(|row| row.now)
     }
 
-    /// Environment variables of renamed keys: the old name, the new name if there is one, and the help.
+    /// Environment variables of renamed and removed keys: old name, new name (`None` if the key was removed),
+    /// and help (empty if the key was renamed).
     pub(super) fn environment(&self) -> impl Iterator<Item = (String, Option<String>, &'static str)> {
         /// Sections whose keys have environment variables.
         const PROCESS: [&str; 5] = ["server", "admin", "log", "telemetry", "shared_state"];
@@ -108,7 +109,7 @@ impl Renames {
         })
     }
 
-    /// Reports a renamed key of a section; returns `false` for other keys.
+    /// Reports a renamed or removed key of a section; returns `false` for other keys.
     pub(super) fn report_key(&self, report: &Report<'_>, key: &tree::Key, keys: &KeyTable) -> bool {
         let (name, section) = (&key.text, keys.section);
         let (message, help) = match self.key(keys.id, name) {
@@ -142,7 +143,7 @@ fn rename_to(now: &str) -> String {
     format!("write `{now}`, or run `glossator migrate`")
 }
 
-/// Returns message and help for a renamed environment variable.
+/// Returns message and help for an environment variable whose key was renamed or removed.
 pub(super) fn renamed_variable(name: &str) -> Option<(String, String)> {
     let (_, now, help) = RENAMES.environment().find(|(was, ..)| was == name)?;
     Some(match now {

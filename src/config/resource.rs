@@ -38,7 +38,7 @@ impl Setting for Annotations {
     }
 }
 
-/// Checks a resource against its route.
+/// Checks a resource against its route: the arguments of the URI, and `poll_interval`.
 pub(super) fn check(
     resource: &ResourceDefinition,
     route: &OpenSection<'_>,

@@ -21,7 +21,7 @@ pub(super) struct CompiledRule {
     pub(super) rule: Rule,
     /// Source of the rule, after the expansion of named rules.
     pub(super) node: Node,
-    /// Where the rule comes from, if `use` or `defaults.response` inserted it.
+    /// Origin of the rule, if `use` or `defaults.response` inserted it.
     pub(super) origin: Option<RuleOrigin>,
     pub(super) span: SourceSpan,
 }
@@ -50,8 +50,8 @@ pub(super) fn read(
     Some(compiled)
 }
 
-/// Warns if a route that runs no program has rules of its own with conditions on a program. Shared rules
-/// cause no warning, because other routes may need them.
+/// Warns of rules with `exit_status` or `stderr` in a route that runs no program. Shared rules cause no
+/// warning, because other routes may need them.
 pub(super) fn warn_of_command_conditions(report: &Report<'_>, own: &[CompiledRule]) {
     let never_matches = |rule: &&CompiledRule| rule.origin.is_none() && rule.rule.matcher.is_about_programs();
     for rule in own.iter().filter(never_matches) {
@@ -144,8 +144,8 @@ fn read_error(value: &Cursor<'_>) -> Checked<Option<ErrorRule>> {
     Scope::from_cursor(value).with_names(&names, || ErrorRule::read(value)).map(Some)
 }
 
-/// Rejects templates with `structured.x` if the rule returns no field `x`, because they would fail at every
-/// call.
+/// Rejects templates in `content` that use an unknown field of `structured`, `value` or `item`, because they
+/// would fail at every call.
 fn check_paths(value: &Cursor<'_>, rule: &SuccessRule, extract: Option<&Extract>) -> Checked<()> {
     let Some(content) = value.node.get("content") else { return Ok(()) };
     let Some(schema) = output_schema::known_schema_of(rule, extract) else { return Ok(()) };
@@ -184,7 +184,7 @@ fn check_paths(value: &Cursor<'_>, rule: &SuccessRule, extract: Option<&Extract>
     checked
 }
 
-/// Every outcome of a request.
+/// All possible outcomes of a request: HTTP statuses, exit statuses and signals.
 fn outcomes() -> impl Iterator<Item = Outcome> {
     let statuses = (100..600).filter_map(|status| StatusCode::from_u16(status).ok());
     let ends = (0..=255).map(ProgramEnd::Code).chain((1..=127).map(ProgramEnd::Signal));
@@ -211,7 +211,8 @@ fn covers(first: &CompiledRule, later: &CompiledRule) -> bool {
 }
 
 /// Warns of error rules for 2xx responses after a success rule that matches all of them: these errors would
-/// be returned as successes. An error rule without conditions is meant for the other statuses.
+/// be returned as successes. An error rule without conditions causes no warning, because it handles the other
+/// statuses.
 pub(super) fn warn_of_late_errors(report: &Report<'_>, own: &[CompiledRule], defaults: &[CompiledRule]) {
     let successes = || outcomes().filter(|(status, end)| status.is_success() && end.is_none());
     let is_success = |rule: &CompiledRule| matches!(rule.rule.action, RuleAction::Success(_));
@@ -224,7 +225,7 @@ pub(super) fn warn_of_late_errors(report: &Report<'_>, own: &[CompiledRule], def
             covers(first, later) && successes().all(|outcome| first.rule.accepts(outcome))
         };
         let first = own.iter().chain(defaults).take(index).find(is_first);
-        // A rule that no response reaches has been reported, except one of the defaults.
+        // Unreachable rules have already been reported, except rules of `defaults.response`.
         let is_late = |first: &&CompiledRule| index >= own.len() || !matches_all_of(first, later);
         if first.filter(is_late).is_some_and(is_success) {
             let context = later.origin.as_ref().map(|origin| origin.context.clone());
@@ -255,8 +256,8 @@ pub(super) fn warn_of_errors_only(report: &Report<'_>, rules: &[CompiledRule]) {
 }
 
 /// Warns of rules that are unreachable because an earlier rule matches the same responses. Some of several
-/// named rules may be unreachable in one route only, so there is a warning about a `use` only if all of its
-/// rules are unreachable.
+/// named rules may be unreachable in one route only, so a `use` is reported only if all of its rules are
+/// unreachable.
 fn warn_unreachable(report: &Report<'_>, rules: &[CompiledRule]) {
     let use_of = |rule: &CompiledRule| rule.origin.as_ref().map(|origin| origin.context.at);
     for (index, later) in rules.iter().enumerate() {

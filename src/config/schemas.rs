@@ -42,8 +42,8 @@ fn is_composed(document: &Map<String, Value>) -> bool {
     KEYWORDS.split(' ').any(|keyword| document.contains_key(keyword))
 }
 
-/// Warns of arguments that clients can omit although the request fails without them. Also warns of lists and
-/// objects in the path.
+/// Warns of arguments that clients can omit although the request fails without them. Also warns of path
+/// arguments of type `array` or `object`.
 fn warn_of_optional_arguments(
     report: &Report<'_>,
     document: &Map<String, Value>,
@@ -179,8 +179,8 @@ pub(super) fn output(report: &Report<'_>, node: &Node, wrap: WrapNonObjects) -> 
     Some(schema)
 }
 
-/// Converts a schema to JSON. Returns `None` after reporting what clients do not support, or what the dialect
-/// of the schema forbids.
+/// Converts a schema to JSON. Returns `None` after reporting keywords that clients do not support, or
+/// violations of the schema's dialect.
 fn document(report: &Report<'_>, name: &str, node: &Node) -> Option<Map<String, Value>> {
     let Some(entries) = node.as_map() else {
         let help = "write a JSON Schema: `{ type: object, properties: { … } }`";
@@ -195,8 +195,8 @@ fn document(report: &Report<'_>, name: &str, node: &Node) -> Option<Map<String, 
     (report.errors() == before).then_some(document)
 }
 
-/// Reports a keyword that clients do not support: a reference to another document, or a pattern with other
-/// syntax.
+/// Reports a keyword that clients do not support: a reference to another document, or a pattern that is not
+/// valid in ECMAScript.
 pub(super) fn report_unreadable_by_clients(report: &Report<'_>, Entry { key, value }: &Entry) {
     match (key.text.as_str(), value.as_text()) {
         ("patternProperties", _) => {

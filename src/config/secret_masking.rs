@@ -44,7 +44,7 @@ pub(super) struct Secrets {
 
 impl Secrets {
     /// Marks the secrets in a value, which may be of any of `kinds`. With empty `kinds`, no declaration
-    /// describes the value, and a value is marked if its name resembles that of a credential.
+    /// describes the value: a nested value is marked if its name resembles the name of a credential.
     /// `masks_unknown_keys` is set if an enclosing section masks the values of unknown keys.
     pub(super) fn mark(&mut self, node: &mut Node, kinds: &[ValueKind], masks_unknown_keys: bool) {
         let kinds = Kinds::new(kinds);
@@ -95,7 +95,7 @@ impl Secrets {
         } else if masks_unknown_keys {
             self.hide_all(value);
         } else if !kinds.is_schema {
-            // The name is not declared.
+            // The key is not declared, so its name decides.
             if is_secret_name(&key.text) || is_misspelled_secret(&key.text) {
                 self.hide(value);
             }
@@ -194,7 +194,7 @@ impl Kinds {
     }
 }
 
-/// Text shown in place of a literal secret.
+/// String shown in place of a literal secret.
 pub(super) const HIDDEN: &str = "(hidden)";
 
 /// Converts a tree to JSON with masked secrets. References to variables and files remain, because only their

@@ -74,7 +74,7 @@ pub(super) fn in_scope<T>(
     read.ok()
 }
 
-/// Like [`in_scope`], but parses a declared setting.
+/// Like [`in_scope`], but parses the value of `entry` as a `T`.
 pub(super) fn read_in_scope<T: Setting>(
     report: &Report<'_>,
     entry: &Entry,
@@ -138,7 +138,7 @@ fn help_for_foreign(key: &str, keys: &KeyTable) -> Option<String> {
     suggest::foreign(keys.id, key, keys.names())
 }
 
-/// Whether a text contains an expression or a statement of a template.
+/// Whether `text` contains an expression or a statement of a template.
 pub(super) fn is_template(text: &str) -> bool {
     text.contains("{{") || text.contains("{%")
 }

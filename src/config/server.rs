@@ -111,8 +111,9 @@ impl ListenerSettings {
 }
 
 impl ServerSettings {
-    /// Sets the default of `allowed_hosts`: loopback names and the listen address. If the server listens on
-    /// all addresses, warns that requests from other machines are rejected.
+    /// Sets the TLS settings for other replicas, and the default of `allowed_hosts`: loopback names and the
+    /// listen address. Warns if the server listens on all addresses, because requests from other machines are
+    /// then rejected.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         self.mcp.peer_tls = self.peer_tls(section)?;
         if section.entry("allowed_hosts").is_some() {
@@ -162,7 +163,7 @@ pub struct AdminSettings {
     /// no admin API.
     #[key(with = read_listen, default = Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9901)), restart)]
     pub listen: Option<SocketAddr>,
-    /// Whether the address is configured explicitly: the process then fails to start if it is in use.
+    /// Whether the address is configured: the process then fails to start if the address is in use.
     #[key(skip)]
     pub is_listen_explicit: bool,
     /// Accepted values of `Host`; `*` accepts all.

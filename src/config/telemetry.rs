@@ -120,7 +120,7 @@ impl TelemetrySettings {
         let before = context.report.errors();
         (self.traces, self.metrics) = (self.traces_export(&variables), self.metrics_export(&variables));
         if context.report.errors() > before {
-            // Invalid values of both have already been reported.
+            // Errors of both exports have already been reported.
             return section.value.checked(None);
         }
         self.service = variables.service(self.service_name.clone(), &self.resource_attributes);

@@ -7,7 +7,7 @@ use super::file;
 use crate::settings::tree::resolve_plain;
 use crate::settings::{Files, Kind, Problems, Report, ValueKind};
 
-/// Maximum width of a flow list or map, in characters.
+/// Maximum width of a flow list or map with its indentation, in characters.
 const WIDTH: usize = 100;
 
 /// Parses YAML to a value.
@@ -44,7 +44,8 @@ pub fn flow(value: &Value) -> String {
 }
 
 /// Formats a value that follows `key:` or `-`, which is indented by `indent` spaces. The value is on the same
-/// line, or a block below. The text begins with a space or a line break, and does not end with a line break.
+/// line, or a block below. The result begins with a space or a line break, and does not end with a line
+/// break.
 pub fn block(value: &Value, indent: usize) -> String {
     let inner = indent + 2;
     let margin = " ".repeat(inner);
@@ -137,7 +138,8 @@ fn literal(text: &str, indent: usize) -> Option<String> {
         line => format!("\n{margin}{line}"),
     });
     let lines: String = lines.collect();
-    // The text that follows the block begins with a line break, so the last one is omitted.
+    // The text that follows the block begins with a line break, so the last line break of the block is
+    // omitted.
     let end = "\n".repeat(breaks.saturating_sub(1));
     Some(format!("|{indicator}{chomp}{lines}{end}"))
 }

@@ -95,7 +95,8 @@ impl Authenticator {
             && matches!(credential_in(headers, connection), Ok(PresentedCredential::Nothing))
     }
 
-    /// Returns the OAuth metadata at a path, in which clients find the authorization server.
+    /// Returns the OAuth protected resource metadata at a path (RFC 9728), which names the authorization
+    /// server.
     pub fn metadata_at(&self, path: &str, needed: &Scopes) -> Option<Value> {
         let access = path.starts_with(METADATA_PATH).then(|| self.access())?;
         access?.metadata_at(path, needed)
@@ -232,7 +233,7 @@ fn rejection(denied: &AuthError, access: &Access) -> Rejection {
     }
 }
 
-/// Wraps a body: it fails when its client is no longer authorized.
+/// Wraps a body so that reading it fails when the client is no longer authorized.
 pub(super) fn revocable(body: Body, revoked: impl Future<Output = ()> + Send + 'static) -> Body {
     // `None` once the error has been returned.
     let mut revoked = Some(Box::pin(revoked));
@@ -240,7 +241,8 @@ pub(super) fn revocable(body: Body, revoked: impl Future<Output = ()> + Send + '
         let Some(pending) = &mut revoked else { return Poll::Ready(None) };
         if pending.as_mut().poll(context).is_ready() {
             revoked = None;
-            // The stream ends with an error, so that the client does not take a part for the whole.
+            // The stream ends with an error, so that the client does not take a partial response for a
+            // complete one.
             return Poll::Ready(Some(Err(axum::Error::new("its client is no longer authorized"))));
         }
         polled

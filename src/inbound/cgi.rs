@@ -1,4 +1,4 @@
-//! CGI (RFC 3875): a web server starts the program to serve a single request.
+//! CGI (RFC 3875): a web server starts glossator to serve a single request.
 //!
 //! - [`request`] builds an HTTP request from the variables that the web server sets.
 //! - [`write_response`] writes the response in the format that the web server reads.
@@ -38,8 +38,8 @@ const INVALID_REQUEST: &str = "invalid CGI request";
 /// Prefix of the variables with client headers. The header name follows in capitals.
 const HEADER: &str = "HTTP_";
 
-/// Whether a variable describes the request. Clients control most of these variables, so they are not
-/// variables for the configuration.
+/// Whether a variable describes the request. Clients control most of these variables, so the configuration
+/// can't use them.
 pub fn is_request_variable(name: &OsStr) -> bool {
     const NAMES: &str = "AUTH_TYPE CONTENT_LENGTH CONTENT_TYPE GATEWAY_INTERFACE HTTPS PATH_INFO PATH_TRANSLATED \
                          QUERY_STRING SCRIPT_FILENAME SCRIPT_NAME SCRIPT_URI SCRIPT_URL SERVER_ADDR SERVER_NAME \
@@ -216,7 +216,8 @@ fn header_value(bytes: &[u8], name: &str) -> Result<HeaderValue, Rejection> {
     HeaderValue::from_bytes(bytes).map_err(|_| unreadable(&format!("header `{name}`")))
 }
 
-/// Writes a response part by part. `head_only` omits the body (the response to `HEAD`).
+/// Writes a response, and flushes each part of the body as it arrives. `head_only` omits the body (the
+/// response to `HEAD`).
 ///
 /// # Errors
 ///

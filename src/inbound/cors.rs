@@ -3,8 +3,8 @@
 use axum::{body::Body, response::IntoResponse as _};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
-/// The web page of another origin that sends the request, if one does: whether it may read the response
-/// (Fetch, "CORS protocol"), or only links to this server.
+/// Web page of another origin that sent the request, if any: whether the page may read the response (Fetch,
+/// "CORS protocol"), or only links to this server.
 #[derive(Debug, Default)]
 pub struct CrossOriginPage {
     /// Value of `Access-Control-Allow-Origin`; `None` if the page may not read the response.

@@ -61,7 +61,7 @@ pub struct FilterSettings {
     /// `X-Forwarded-Host` are trusted.
     #[key(shown = "none", live)]
     pub trusted_proxies: Vec<IpNet>,
-    /// The port that it protects.
+    /// Port that the filter protects.
     #[key(skip = ProtectedPort::Clients)]
     pub port: ProtectedPort,
 }
@@ -77,7 +77,7 @@ pub enum ProtectedPort {
 }
 
 impl ProtectedPort {
-    /// Error text for pages of other origins: why they are rejected, and the key that allows them.
+    /// Error message for pages of other origins: why they are rejected, and the key that allows them.
     pub(super) fn advice(self) -> &'static str {
         match self {
             Self::Clients => {
@@ -97,8 +97,8 @@ impl ProtectedPort {
     }
 }
 
-/// Whether proxies set this header (client address, original URL). Sent by a client that is not a trusted
-/// proxy, it would deceive the upstream.
+/// Whether proxies set this header (client address, original URL). A client that is not a trusted proxy could
+/// deceive the upstream with it.
 fn is_set_by_proxies(name: &str) -> bool {
     const NAMES: [&str; 17] = [
         "cf-connecting-ip",
@@ -140,7 +140,7 @@ impl FromText for IpNet {
 }
 
 pub(super) fn unexpected(expected: &str, text: &str, help: &str) -> Invalid {
-    // The text before `@` may contain a password.
+    // The part before `@` may contain a password.
     let found = if text.contains('@') { "a value with an `@`".to_owned() } else { format!("`{text}`") };
     Invalid::new(format!("expected {expected}, found {found}"), help)
 }
@@ -151,14 +151,14 @@ pub struct Filter {
     settings: Arc<ArcSwap<FilterSettings>>,
     /// Counts rejections by reason.
     rejected: LabelCounter,
-    /// Number of bytes for the requests that are being read or processed.
+    /// Counted memory of the requests that are being read or processed, in bytes.
     buffer: Arc<AtomicUsize>,
     /// Identifies the clients of admitted requests.
     pub authenticator: Authenticator,
 }
 
 impl Filter {
-    /// Creates a filter.
+    /// Creates a filter without configured clients.
     pub fn new(settings: &FilterSettings) -> Self {
         let rejected = LabelCounter::new(["host", "origin", "body_too_long", "body_slow", "body_cut_off"]);
         rejected.initialize(["request_buffer_full", "transfer_encoding"]);
@@ -170,7 +170,7 @@ impl Filter {
         }
     }
 
-    /// Replaces the settings.
+    /// Replaces the settings, also for the clones.
     pub fn replace(&self, settings: &FilterSettings) {
         self.settings.store(Arc::new(settings.clone()));
     }
@@ -200,7 +200,7 @@ impl Filter {
         Ok(page)
     }
 
-    /// Whether the host of a request is an IP address, or is allowed by name, not only by `*`.
+    /// Whether the host of a request is an IP address or `localhost`, or is allowed by name, not only by `*`.
     pub fn is_host_safe_from_rebinding(&self, head: &Parts) -> bool {
         self.settings.load().check_host(head).is_ok_and(|host| host.is_some())
     }
@@ -245,7 +245,7 @@ struct CountedBody {
     /// Estimated memory of the parsed arguments in the body and in the query, and of the upstream request
     /// that is built from them.
     parsed_bytes: usize,
-    /// Memory of all requests, which all bodies share.
+    /// Counted memory of all requests, shared by all bodies.
     buffer: Arc<AtomicUsize>,
     counted_bytes: usize,
 }

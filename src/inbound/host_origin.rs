@@ -14,7 +14,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Loopback hosts, as they occur in URLs.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// Pattern of allowed hosts.
+/// Entry of `allowed_hosts`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostPattern {
     /// `*`.
@@ -23,14 +23,15 @@ pub enum HostPattern {
     Host(HostAndPort),
 }
 
-/// Pattern of allowed origins.
+/// Entry of `allowed_origins`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OriginPattern {
     /// `*`.
     Any,
     /// `null`.
     Null,
-    /// An origin.
+    /// An origin. Without a port, it has the default port of its scheme; a loopback host then matches every
+    /// port.
     Origin {
         /// The scheme in lower case.
         scheme: String,
@@ -113,9 +114,9 @@ impl HostAndPort {
 }
 
 impl FilterSettings {
-    /// Checks `Host`. Returns the host if it is an IP address or allowed by name. Returns `None` if only `*`
-    /// allows the host: DNS rebinding may have pointed its name at this address, so no page of that host
-    /// counts as same-origin.
+    /// Checks `Host`. Returns the host if it is an IP address, `localhost`, or allowed by name. Returns
+    /// `None` if only `*` allows the host: DNS rebinding may have pointed its name at this address, so no
+    /// page of that host counts as same-origin.
     pub(super) fn check_host(&self, head: &Parts) -> Result<Option<HostAndPort>, Rejection> {
         let (host, written) = request_host(head)?;
         let is_named = |found: &HostAndPort| {
@@ -141,7 +142,7 @@ impl FilterSettings {
         }
     }
 
-    /// Checks `Origin`. Returns the page of another origin that sends the request, if one does.
+    /// Checks `Origin`. Returns the page of another origin that sent the request, if any.
     pub(super) fn check_origin(
         &self,
         headers: &HeaderMap,
@@ -203,8 +204,8 @@ impl FilterSettings {
     }
 }
 
-/// Reads the host of a request, allowed or not. Returns the parsed host, if it is valid, and the text of the
-/// header.
+/// Reads the host of a request, allowed or not. Returns the parsed host, if it is valid, and the value as
+/// received.
 pub(super) fn request_host(head: &Parts) -> Result<(Option<HostAndPort>, Option<&[u8]>), Rejection> {
     let mut values = head.headers.get_all(header::HOST).iter();
     let (first, more) = (values.next(), values.next());

@@ -31,11 +31,11 @@ pub use request_context::{CANCEL_TIMEOUT, Connection, RequestInfo, Shutdown, Shu
 /// The paths of the MCP endpoint.
 pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];
 
-/// Error text for a request that is not served because of a shutdown.
+/// Error message for a request that is not served because of a shutdown.
 const SHUTTING_DOWN: &str =
     "the server is shutting down and did not serve this request; retry in a few seconds";
 
-/// Error text for a request that was cut off by a shutdown.
+/// Error message for a request that was cut off by a shutdown.
 fn cut_off_by_shutdown(may_have_effect: bool) -> &'static str {
     match may_have_effect {
         true => {
@@ -52,7 +52,8 @@ pub fn without_nulls(mut object: Value) -> Value {
     object
 }
 
-/// Marks a long response that is streamed from an upstream: only the part in transit is in memory.
+/// Response extension that marks a long response streamed from an upstream. Only the part in transit is in
+/// memory.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamedPassthrough;
 
@@ -85,8 +86,8 @@ pub fn media_ranges(headers: &HeaderMap) -> impl Iterator<Item = MediaRange<'_>>
     ranges.map(<[u8]>::trim_ascii).filter(|range| !range.is_empty()).map(MediaRange::parse)
 }
 
-/// Whether a client accepts a media type. The most specific matching range decides: `text/plain;q=0, */*`
-/// accepts everything except `text/plain`.
+/// Whether the `Accept` headers of a client allow a media type; `false` without these headers. The most
+/// specific matching range decides: `text/plain;q=0, */*` accepts everything except `text/plain`.
 pub fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
     let ranges = media_ranges(headers).filter_map(|range| Some((range.specificity(media_type)?, range)));
     ranges.max_by_key(|(specificity, _)| *specificity).is_some_and(|(_, range)| range.weight > 0.0)

@@ -1,4 +1,5 @@
-//! Context of a request: its connection, its client, and its log line if it is rejected.
+//! Context of a request: its connection, its client, and its log line if it is rejected. Also the stages of a
+//! shutdown.
 
 use std::{
     borrow::Cow,
@@ -20,14 +21,14 @@ use crate::telemetry::{RequestId, Span, Untrusted, method_label};
 use crate::tls::ClientCertificate;
 use crate::upstream::{ClientIdentity, RETRY_WHEN_BUSY};
 
-/// A client connection. `None` in a field means unknown.
+/// A client connection.
 #[derive(Debug, Default)]
 pub struct Connection {
-    /// Address of the peer.
+    /// Address of the peer; `None` if unknown.
     pub peer: Option<SocketAddr>,
     /// Whether the connection uses TLS.
     pub is_tls: bool,
-    /// The client certificate, verified by the listener.
+    /// The client certificate, verified by the listener; `None` if the client sent none.
     pub certificate: Option<Arc<ClientCertificate>>,
     /// The state of a graceful shutdown.
     pub shutdown: ShutdownSignal,
@@ -49,8 +50,8 @@ pub struct RequestInfo {
     /// slash. It is the prefix of the endpoint paths that clients see.
     pub mount: Option<Box<str>>,
     pub(super) api: ApiKind,
-    /// Address of the client: that of the peer, until the filter has read `X-Forwarded-For` of trusted
-    /// proxies.
+    /// Address of the client. Until the filter has read `X-Forwarded-For` of trusted proxies, it is the
+    /// address of the peer.
     pub(super) address: Option<IpAddr>,
 }
 
@@ -149,11 +150,12 @@ impl LoggedRequest<'_> {
 pub struct Rejection {
     /// The HTTP status.
     pub status: StatusCode,
-    /// The reason in the log. It is constant; the full text is logged at `debug` only.
+    /// The reason in the log. It is constant, because the message may quote the request; the message is
+    /// logged at `debug` only.
     pub reason: &'static str,
-    /// The text for the client.
+    /// The message for the client.
     pub text: Cow<'static, str>,
-    /// Details of a parser error, appended to the text.
+    /// Message of the JSON parser. REST clients get it as `details.reason`.
     pub detail: Option<String>,
     pub(super) header: Option<Box<(HeaderName, HeaderValue)>>,
 }
@@ -164,13 +166,14 @@ impl Rejection {
         Self { status, reason, text: text.into(), detail: None, header: None }
     }
 
-    /// Adds a header to the response, unless its value is `None`.
+    /// Sets the additional header of the response. A second call replaces the header; `None` removes it.
     #[must_use]
     pub fn with_header(self, name: HeaderName, value: Option<HeaderValue>) -> Self {
         Self { header: value.map(|value| Box::new((name, value))), ..self }
     }
 
-    /// Adds `Retry-After` to the response, unless the time is unknown (`None`).
+    /// Sets `Retry-After` as the additional header, like [`with_header`](Self::with_header). `None` means
+    /// that the time is unknown.
     #[must_use]
     pub fn with_retry_after(self, seconds: impl Into<Option<u64>>) -> Self {
         self.with_header(header::RETRY_AFTER, seconds.into().map(HeaderValue::from))
@@ -190,10 +193,11 @@ impl Rejection {
     }
 }
 
-/// Time for cut-off requests to write their errors, and then for their connections to close.
+/// Maximum time for cut-off requests to send their error responses, and then again for their connections to
+/// close.
 pub const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The stages of a graceful shutdown.
+/// The stages of a graceful shutdown, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shutdown {
     /// Requests are served, and connections stay open.
@@ -212,7 +216,8 @@ pub enum Shutdown {
     Closed,
 }
 
-/// Receiver of the shutdown stages, which ends open streams. The default never shuts down.
+/// Receiver of the shutdown stage, which tells open streams when to end. The default remains at
+/// [`Shutdown::Serving`].
 #[derive(Debug, Clone)]
 pub struct ShutdownSignal(pub watch::Receiver<Shutdown>);
 

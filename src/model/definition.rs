@@ -13,7 +13,7 @@ pub struct ToolDefinition {
     pub name: ToolName,
     /// Display name for people.
     pub title: Option<String>,
-    /// Description; models decide by it whether to call the tool.
+    /// Description, by which models decide whether to call the tool.
     pub description: Option<String>,
     /// Hints such as `readOnlyHint` (MCP 2026-07-28, schema, `ToolAnnotations`).
     pub annotations: Option<Map<String, Value>>,
@@ -102,8 +102,8 @@ impl std::borrow::Borrow<str> for ToolName {
     }
 }
 
-/// Maximum number of values in the arguments of one call, including lists and objects and everything in them.
-/// A tree of many tiny values uses fifty times the memory of its text.
+/// Maximum number of values in the arguments of one call, including arrays and objects and everything in
+/// them. A tree of many tiny values uses fifty times the memory of its JSON.
 pub const ARGUMENT_VALUE_LIMIT: usize = 100_000;
 
 /// Arguments of one call, in the client's order, and responses to the input requests of the route.
@@ -121,7 +121,7 @@ impl Arguments {
         self.given.get(name)
     }
 
-    /// Converts the arguments and the input responses to a JSON object each.
+    /// Converts the arguments to one JSON object, and the input responses to another.
     pub fn into_values(self) -> (Value, Value) {
         (Value::Object(self.given), Value::Object(self.input_responses))
     }

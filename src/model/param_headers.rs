@@ -19,7 +19,7 @@ pub const PARAM_HEADER_KEYWORD: &str = "x-mcp-header";
 /// Maximum integer that every reader of a header represents exactly: 2^53 - 1.
 pub const PARAM_HEADER_MAX_INTEGER: u64 = 9_007_199_254_740_991;
 
-/// Invalid `x-mcp-header` keyword. Clients drop a tool with an invalid one.
+/// Error for an invalid `x-mcp-header` keyword, because of which clients would drop the tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("at `{pointer}`: {message}")]
 pub struct InvalidParamHeader {
@@ -31,8 +31,8 @@ pub struct InvalidParamHeader {
     pub help: &'static str,
 }
 
-/// Lists each `x-mcp-header` that is reached through `properties` alone, with the argument's value if it is
-/// present.
+/// Returns each `x-mcp-header` of a property, nested properties included, with the value of the argument if
+/// it is present.
 pub fn param_headers<'s>(
     schema: &'s Map<String, Value>,
     arguments: Option<&'s Map<String, Value>>,
@@ -48,8 +48,8 @@ pub fn param_headers<'s>(
     found
 }
 
-/// Text of an argument in its header. `None` for `null`, which has no header, and for arrays and objects, for
-/// which `x-mcp-header` is invalid.
+/// Returns the header value of an argument, not yet encoded. `None` for `null`, which has no header, and for
+/// arrays and objects, for which `x-mcp-header` is invalid.
 pub fn param_header_text(argument: &Value) -> Option<Cow<'_, str>> {
     match argument {
         Value::String(text) => Some(text.as_str().into()),
@@ -59,7 +59,7 @@ pub fn param_header_text(argument: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Whether every reader of a header represents this number exactly.
+/// Whether a number is within [`PARAM_HEADER_MAX_INTEGER`], in absolute value.
 pub fn is_exact_in_header(number: &Number) -> bool {
     number.as_f64().is_some_and(|value| value.abs() <= PARAM_HEADER_MAX_INTEGER as f64)
 }
@@ -70,7 +70,8 @@ fn integer_text(number: &Number) -> Option<String> {
     Some((value as i64).to_string())
 }
 
-/// Encodes text as a header value: unchanged, or in base64 between `=?base64?` and `?=`.
+/// Encodes text as a header value. Printable ASCII without surrounding spaces is unchanged; other text is
+/// base64 between `=?base64?` and `?=`.
 pub fn encode_header_text(text: &str) -> HeaderValue {
     let is_plain = !text.is_empty()
         && text.bytes().all(|byte| (0x20..0x7f).contains(&byte))

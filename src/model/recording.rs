@@ -47,7 +47,8 @@ pub const NO_ENTRIES: &str =
     "`entry` selects a response of a HAR file; expected such a file, found a single response";
 
 impl Recording {
-    /// Parses a file of saved responses. It is a HAR file if it begins with `{"log": …` and has entries.
+    /// Parses a file of saved responses. It is a HAR file if it begins with `{"log":` and contains the member
+    /// names `entries` and `response`.
     ///
     /// # Errors
     ///
@@ -121,7 +122,7 @@ impl UpstreamResponse {
         Ok(response)
     }
 
-    /// Removes headers of transfer and content encoding that do not apply to the saved bytes.
+    /// Decodes a body in chunked encoding, and removes the headers that do not apply to the saved bytes.
     fn remove_transfer_headers(&mut self) {
         if self.headers.remove(header::TRANSFER_ENCODING).is_some()
             && let Some(body) = unchunked(&self.body)
@@ -143,8 +144,8 @@ impl UpstreamResponse {
     }
 }
 
-/// Number of bytes without a control character that are certainly text: in compressed data, about one byte in
-/// nine is a control character.
+/// Minimum number of bytes without a control character that are certainly not compressed: in compressed data,
+/// about one byte in nine is a control character.
 const MIN_EVIDENCE_BYTES: usize = 128;
 /// Maximum number of bytes that are inspected. Compressed data has a control character among them; a long
 /// text may have one later.
@@ -189,8 +190,8 @@ fn unchunked(mut rest: &[u8]) -> Option<Bytes> {
     }
 }
 
-/// Reads a status line and headers. Also returns whether curl prints another header section, and not a body,
-/// after this one.
+/// Reads a status line and headers. Also returns whether curl may print another header section after this
+/// one, instead of a body.
 fn read_headers(rest: &mut Bytes, line: &mut usize) -> Result<(StatusCode, HeaderMap, bool), String> {
     let status_line = take_line(rest, line).unwrap_or_else(|| rest.split_to(rest.len()));
     let status_line = String::from_utf8_lossy(&status_line);
@@ -318,7 +319,7 @@ fn has_no_entries(bytes: &[u8]) -> bool {
     value.is_some_and(|value| value["log"]["entries"].as_array().is_some_and(Vec::is_empty))
 }
 
-/// Parses the exchanges of a HAR file; there is at least one.
+/// Parses the exchanges of a HAR file, which must have at least one.
 fn read_har(bytes: &[u8]) -> Result<Vec<HarExchange>, String> {
     let file: HarFile = serde_json::from_slice(without_mark(bytes)).map_err(|error| {
         let expected = "expected a HAR file (`log.entries`, each with `request` and `response`)";
@@ -356,7 +357,8 @@ fn response_from_entry(response: HarResponse) -> Result<UpstreamResponse, String
     };
     let mut headers = HeaderMap::new();
     for HarHeader { name, value } in response.headers {
-        // HTTP/2 pseudo-headers (`:status`) are not valid names; repeated headers are separate lines.
+        // HTTP/2 pseudo-headers (`:status`) are not valid names. The values of a repeated header are separate
+        // lines.
         let Ok(name) = name.parse::<HeaderName>() else { continue };
         for line in value.lines() {
             if let Ok(value) = HeaderValue::from_str(line.trim()) {

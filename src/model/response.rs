@@ -27,7 +27,7 @@ pub struct UpstreamResponse {
     /// Whether the response of an MCP server rejects the session, so that the server has not processed the
     /// request.
     pub rejects_session: bool,
-    /// Whether the response had an HTTP status. A message of an MCP server over stdio has none.
+    /// Whether `status` is meaningful. A message of an MCP server over stdio has no HTTP status.
     pub has_status: bool,
 }
 

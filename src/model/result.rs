@@ -62,7 +62,7 @@ pub struct Content {
 }
 
 /// Type and data of a block: one variant for each content type of MCP, and one for blocks that are forwarded
-/// unchanged. `Serialize` and `Deserialize` are the JSON of all types except text.
+/// unchanged. `Serialize` and `Deserialize` handle the JSON of all blocks except text and forwarded blocks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum ContentBlock {
@@ -111,9 +111,9 @@ pub enum ContentBlock {
 pub struct ForeignBlock {
     /// The JSON of the block, including annotations and unknown members.
     pub json: JsonText,
-    /// The text, if it is a text block.
+    /// The text, if the block is a text block.
     pub text: Option<String>,
-    /// Name and URI, if it is a resource link, for clients that do not support links.
+    /// Name and URI, if the block is a resource link, for clients that do not support links.
     pub link: Option<String>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Truncates a text to at most `limit_bytes`, which must be at least 6; a truncated text ends with `[…]`.
+/// Truncates a string to at most `limit_bytes`, which must be at least 6; a truncated string ends with `[…]`.
 pub fn cut_bytes(text: &str, limit_bytes: usize) -> String {
     const MARK: &str = " […]";
     if text.len() <= limit_bytes {
@@ -12,7 +12,7 @@ pub fn cut_bytes(text: &str, limit_bytes: usize) -> String {
     format!("{}{MARK}", &text[..end])
 }
 
-/// Truncates a text to `limit` characters; a truncated text ends with `…`.
+/// Truncates a string to `limit` characters; `…` follows a truncated string.
 pub fn cut_characters(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -59,7 +59,7 @@ impl io::Write for LimitedWriter {
     }
 }
 
-/// Maximum number of digits of a number, including those of its exponent.
+/// Maximum number of digits of a number, including the digits of its exponent.
 pub const NUMBER_DIGITS_LIMIT: usize = 400;
 
 /// Maximum absolute value of the exponent of a number.

@@ -117,8 +117,8 @@ fn expected(error: &ValidationError<'_>) -> String {
     }
 }
 
-/// Describes the found value, or the part of it that the keyword is about. `None` if the expected form names
-/// it.
+/// Describes the found value, or the part of it that the keyword is about. `None` if the expected form
+/// already names the part.
 fn found(error: &ValidationError<'_>) -> Option<String> {
     let value = error.instance();
     Some(match (error.kind(), value.as_ref()) {
@@ -135,7 +135,7 @@ fn found(error: &ValidationError<'_>) -> Option<String> {
     })
 }
 
-/// Describes the first item that occurs twice in a list.
+/// Describes the first item that occurs twice in an array.
 fn repeated(items: &[Value]) -> String {
     let mut known = HashSet::new();
     match items.iter().find(|item| !known.insert(item.to_string())) {
@@ -159,7 +159,7 @@ fn one_of(forms: &[Vec<ValidationError<'static>>], error: &ValidationError<'_>) 
     const MAX_FORMS: usize = 5;
     let own = path_of(error);
     let mut alternatives: Vec<String> = Vec::new();
-    // The first violation of an alternative usually identifies it.
+    // Each alternative is described by its first violation, which usually tells the alternatives apart.
     for violation in forms.iter().filter_map(|form| form.first()) {
         let (inside, words) = (path_of(violation), expected(violation));
         let inside = inside.strip_prefix(&own).unwrap_or(&inside).trim_start_matches('.');
@@ -193,7 +193,7 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// Whether a string without quotes would look like a number, a boolean, null, or an empty text.
+/// Whether a string without quotes could be mistaken for another JSON value, or is blank.
 fn could_be_other(text: &str) -> bool {
     text.trim().is_empty() || serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }

@@ -200,7 +200,8 @@ impl ResourceContext<'_> {
         structured: Option<&Structured>,
         alone: bool,
     ) -> ResourceContents {
-        // Of blobs and embedded resources, only a single block has the declared type instead of its own type.
+        // A blob or an embedded resource gets the declared type instead of its own type only if it is the
+        // only block.
         let of_bytes = |own: &str| Some(self.declared_type.filter(|_| alone).unwrap_or(own).to_owned());
         match block {
             ContentBlock::Text(text) => {

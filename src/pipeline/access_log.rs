@@ -32,16 +32,16 @@ pub(super) struct AccessLog<'a> {
     recorded: CallRecord,
 }
 
-/// Facts about a call that become known while it runs.
+/// Data about a call that is recorded while the call runs.
 #[derive(Debug, Default)]
 struct CallRecord {
     /// Limit of glossator that rejected the call.
     rejected_by: Option<&'static str>,
-    /// Bytes of all response bodies.
+    /// Number of bytes of all response bodies, cached responses included.
     received_bytes: usize,
     /// HTTP status of the last response that the upstream sent for this call.
     upstream_status: Option<StatusCode>,
-    /// HTTP status of the last response that rules see. The response may be a cached one.
+    /// HTTP status of the last response, which may be cached. Rules see this status.
     response_status: Option<StatusCode>,
     /// `Content-Type` of the last response.
     content_type: Option<HeaderValue>,
@@ -102,8 +102,8 @@ impl<'a> AccessLog<'a> {
         }
     }
 
-    /// Logs standard error of a program at `debug`, because clients don't receive it. It may repeat arguments
-    /// of the call, so other levels log only its length.
+    /// Logs the failure of a program, and its standard error, which clients don't receive. Standard error may
+    /// repeat arguments of the call, so it is logged at `debug` only; the other levels log its length.
     fn log_program_end(&self, response: &UpstreamResponse) {
         let Some(exit) = response.exit.as_ref().or(response.cgi_exit.as_ref()) else { return };
         let (route, upstream) = (&self.route.definition.name, &self.route.upstream);
@@ -124,7 +124,7 @@ impl<'a> AccessLog<'a> {
         }
     }
 
-    /// Records the rule that matched. `None`: the default rules.
+    /// Records the rule that matched. `None` means the default rules.
     pub(super) fn record_rule(&mut self, rule: Option<usize>) {
         self.route.meters.rule_matched(rule);
         if let (Some(span), Some(rule)) = (self.context.span(), rule) {
@@ -133,8 +133,8 @@ impl<'a> AccessLog<'a> {
         self.recorded.matched_rule = Some(rule.map_or(MatchedRule::Default, MatchedRule::Rule));
     }
 
-    /// Counts a failure of the upstream, and logs it. A rejection by one of glossator's own limits is only in
-    /// the log line of the call. The code that requests credentials logs why one is missing.
+    /// Counts a failure of the upstream, and logs it. A request that glossator did not send is not counted. A
+    /// rejection by one of its limits is only in the log line of the call.
     fn report_upstream_error(&self, error: &UpstreamError, took: Duration) {
         let properties = error.failure.properties();
         if properties.stage != FailureStage::Rejected {

@@ -33,7 +33,7 @@ pub struct OpenOperation {
     pub arguments: Arguments,
     /// Status URL of the operation, or its id.
     pub location: OperationLocation,
-    /// Status message.
+    /// Status message for the client, if the upstream sent one.
     pub message: Option<String>,
     /// Time until the next poll.
     pub wait: Duration,
@@ -46,7 +46,7 @@ pub struct OpenOperation {
 pub enum OperationState {
     /// In progress.
     Running {
-        /// Status message.
+        /// Status message for the client, if the upstream sent one.
         message: Option<String>,
         /// Time until the next poll.
         wait: Duration,
@@ -62,7 +62,7 @@ pub enum OperationState {
     },
 }
 
-/// State of an operation after a response.
+/// State of an operation according to a response.
 pub(super) enum PollOutcome {
     Running(RunningOperation),
     /// The operation has ended. The route's rules apply to this response. The status is present if the
@@ -79,8 +79,8 @@ pub(super) struct PollError {
 }
 
 impl OpenOperation {
-    /// Maximum length of the input responses as JSON, in bytes. If they are longer, the operation is not
-    /// returned as a task.
+    /// Maximum length of the input responses as JSON, in bytes, because the task id contains them. If they
+    /// are longer, the operation is not returned as a task.
     const INPUT_RESPONSES_LIMIT_BYTES: usize = 1 << 10;
 
     /// Whether the input responses are within the limit.
@@ -276,7 +276,8 @@ impl CallRun<'_> {
         response.map(|response| (request, response.response)).map_err(|error| {
             use ErrorType::{RateLimited, Timeout, Unavailable};
             let error_type = match error_type_of(&error) {
-                // The client can't correct a follow-up request, so an invalid one is no argument error.
+                // The client can't correct a follow-up request, so an invalid request is not reported as an
+                // argument error.
                 ErrorType::Arguments => ErrorType::Unreachable,
                 error_type => error_type,
             };
@@ -326,7 +327,8 @@ fn rule_of(route: &Route) -> &AsyncOperationRule {
 }
 
 impl UpstreamExchange<'_> {
-    /// Cancels an operation, if the route configures a cancellation request.
+    /// Returns a future that sends the cancellation request of an operation. `None` if the route configures
+    /// none, or the request can't be built.
     fn cancel(&self, location: &OperationLocation) -> Option<impl Future<Output = ()> + Send + use<>> {
         // The request is built on this thread: the client may have disconnected, so nothing would await work
         // in the pool.
@@ -362,8 +364,8 @@ impl UpstreamExchange<'_> {
     }
 }
 
-/// Guard that cancels an operation when it is dropped: the client has disconnected, or the timeout has
-/// passed.
+/// Guard that cancels an operation on drop: when the client has disconnected, the timeout has expired, or a
+/// poll has failed.
 struct CancelOnDrop<'r, 'a> {
     run: &'r mut CallRun<'a>,
     /// Operation to cancel. `None` if it must not be cancelled.

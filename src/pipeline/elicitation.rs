@@ -16,11 +16,11 @@ pub trait Elicitor: Send + Sync {
     /// Input responses that came with the call.
     fn input_responses(&self) -> Map<String, Value>;
 
-    /// Sends these input requests together and returns a response to each, by name. An error is a sentence
-    /// for the model with the reason why the call ends.
+    /// Sends these input requests together and returns a response to each, by name. The error is the reason
+    /// why the call ends, as part of a sentence for the model.
     fn request_input(&mut self, requests: Vec<InputRequest>) -> InputResponsesFuture<'_>;
 
-    /// Reports that the client does not support these input requests. The call then ends.
+    /// Reports that the client lacks these capabilities, which the input requests need. The call then ends.
     fn report_unsupported(&mut self, missing: Vec<ClientCapability>);
 }
 
@@ -79,8 +79,8 @@ pub(super) async fn elicit_for_rule(
     Ok(input_responses)
 }
 
-/// Sends input requests and checks that each has a response. The responses, together with the earlier ones of
-/// the call (`before`), have a size limit.
+/// Sends input requests and checks that each has a response. The responses and the earlier responses of the
+/// call (`before`) have a common size limit.
 async fn input_requests(
     elicitor: Option<&mut (dyn Elicitor + '_)>,
     requests: Vec<InputRequest>,

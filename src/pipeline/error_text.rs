@@ -1,7 +1,7 @@
-//! Texts of tool errors for calls without a usable response: what failed, and what the model can do next.
+//! Messages of tool errors for calls without a usable response: what failed, and what the model can do next.
 //!
-//! The texts never contain a name, address or path of the upstream. Only the text for a failed operation
-//! contains text of the upstream.
+//! The messages never contain a name, address or path of the upstream. Only the message for a failed
+//! operation quotes the upstream.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::model::{ErrorType, ToolResult};
 use crate::route::ClientCapability;
 use crate::upstream::{Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, UpstreamError, whole_seconds};
 
-/// Text for a response that could not be translated at all.
+/// Message for a response that could not be translated at all.
 pub(super) const UNREADABLE: &str =
     "The service responded, but its response could not be processed. Tell the operator of this tool.";
 
-/// Text for a tool, prompt or resource that may exist once its server has listed it.
+/// Message for a tool, prompt or resource that may exist once its server has listed it.
 pub(super) const NOT_READY: &str = "Not ready: the service behind it has not started yet, or is \
                                     unavailable. No request was sent. Retry in a few seconds.";
 
-/// End of the texts about a limit that is reached only for a short time.
+/// End of the messages about a temporary shortage, such as a concurrency limit.
 const RETRY_SOON: &str = "Retry in a few seconds.";
 
 /// Tool error that ends a call early, boxed because it is rare.
@@ -27,7 +27,8 @@ pub(super) fn failure(error_type: ErrorType, text: impl Into<String>) -> Box<Too
     Box::new(ToolResult::error(error_type, text))
 }
 
-/// Tool error for arguments that could not be checked or made into a request, or not before the deadline.
+/// Tool error for arguments whose validation, or whose conversion to a request, panicked or exceeded the
+/// deadline.
 pub(super) fn arguments_not_processed(error: WorkError) -> Box<ToolResult> {
     match error {
         WorkError::DeadlineExceeded => failure(
@@ -182,7 +183,7 @@ fn with_retry_after(result: ToolResult, retry_after: Duration) -> ToolResult {
     result.with_meta(RETRY_AFTER_META, whole_seconds(retry_after))
 }
 
-/// Text for a client that lacks a capability for input requests.
+/// Message for a client that lacks a capability for input requests.
 pub(super) fn cannot_elicit(missing: &[ClientCapability]) -> String {
     let mut needs: Vec<&str> = missing.iter().map(|capability| capability_name(*capability)).collect();
     needs.sort_unstable();
@@ -205,7 +206,7 @@ fn capability_name(capability: ClientCapability) -> &'static str {
     }
 }
 
-/// Tool error for a response that could not be processed, or not before the deadline.
+/// Tool error for a response whose processing panicked or exceeded the deadline.
 pub(super) fn not_processed(error: WorkError, deadline: Duration) -> Box<ToolResult> {
     let deadline = time(deadline);
     match error {
@@ -220,12 +221,12 @@ pub(super) fn not_processed(error: WorkError, deadline: Duration) -> Box<ToolRes
     }
 }
 
-/// Text for an operation that may finish after the call has ended.
+/// Message for an operation that may finish after the call has ended.
 pub(super) fn operation_lost(why: &str) -> String {
     format!("The service started the operation, but {why}. It may still finish: check before you retry.")
 }
 
-/// Reason of [`operation_lost`] if a status request fails.
+/// Reason in the message of [`operation_lost`] if a status request fails.
 pub(super) const STATUS_UNREAD: &str = "its status could not be read";
 
 /// Tool error for an operation that is still running at the timeout.

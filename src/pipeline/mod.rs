@@ -6,9 +6,9 @@
 //! - `elicitation`: input requests to the client.
 //! - `async_operation`: operations that are polled after the first response.
 //! - `progress`: notifications to the client.
-//! - `access_log`: log line, metrics and span. `error_text`: texts of tool errors.
-//! - `resources`, `prompts` (with completions): those of the configuration. `proxied_prompts_and_resources`:
-//!   those of MCP upstreams.
+//! - `access_log`: log line, metrics and span. `error_text`: messages of tool errors.
+//! - `resources`, `prompts`: resources, prompts and completions of the configuration.
+//!   `proxied_prompts_and_resources`: prompts and resources of MCP upstreams.
 //! - `paginated_lists`: lists of tools, prompts and resources, as clients see them. `resource_polling`:
 //!   changes of lists and resources.
 //! - `worker_pool`: threads for CPU work that may take long.
@@ -71,8 +71,8 @@ pub struct Gateway {
     watches: ResourceWatches,
     /// State that replicas share, if there is one.
     pub shared: Option<SharedStore>,
-    /// Whether the first lists of MCP servers are being fetched. Requests that need these lists wait, and are
-    /// notified of every new snapshot.
+    /// Whether the first lists of MCP servers are being fetched. Requests that need these lists wait for a
+    /// change. A new snapshot also counts as a change.
     pub fetching_lists: tokio::sync::watch::Sender<bool>,
 }
 
@@ -129,19 +129,19 @@ impl Gateway {
 pub struct Call<'a> {
     /// Arguments, not checked yet; with input responses if the call is about an operation.
     pub arguments: Arguments,
-    /// Headers of the client. Only those that a route allows by name are forwarded.
+    /// Headers of the client's request. Only headers in the allow list of the route are forwarded.
     pub headers: &'a HeaderMap,
     /// Id of the request in the log and in errors.
     pub request_id: RequestId,
     /// API that received the call.
     pub api: ApiKind,
-    /// Identity of the client, as authentication found it.
+    /// Identity of the client according to its authentication.
     pub client: ClientIdentity,
     /// Address of the client, for the log.
     pub address: Option<IpAddr>,
     /// Receiver of progress and log notifications, if the client requested them.
     pub subscriber: Option<&'a dyn Subscriber>,
-    /// Trace context of the call. `None`: that of the headers, if they have one.
+    /// Trace context of the call. If it is `None`, the trace context in the headers applies, if any.
     pub trace: Option<TraceContext>,
     /// MCP revision of the client. Empty for other APIs.
     pub mcp_version: &'static str,

@@ -107,12 +107,12 @@ impl DefinitionList {
         self.entries.iter().filter(|entry| client.may(&entry.scopes))
     }
 
-    /// Page of the entries after `cursor` that the client may see. It has at most `size` entries (at least
-    /// one).
+    /// Page of the entries after `cursor` that the client may see, with at most `size` entries (0 counts as
+    /// 1). `None` if `cursor` is invalid.
     ///
     /// A cursor contains the key of the last entry on its page. So any replica accepts the cursor, and after
     /// a reload the list continues at the right place even if that entry is gone. A cursor is only valid for
-    /// its own list. `None` if `cursor` is invalid.
+    /// its own list.
     pub fn page(&self, cursor: Option<&str>, size: usize, client: &ClientIdentity) -> Option<ListPage<'_>> {
         let start = cursor.map_or(Some(0), |cursor| self.index_after(cursor))?;
         let mut rest = self.entries[start..].iter().filter(|entry| client.may(&entry.scopes));

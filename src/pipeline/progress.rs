@@ -1,4 +1,4 @@
-//! Progress and log notifications to the client of a call while it runs (`progressToken`).
+//! Progress and log notifications to the client of a call while the call runs (`progressToken`).
 
 use std::{fmt, future::Future, pin::pin, time::Duration};
 
@@ -12,11 +12,11 @@ pub trait Subscriber: fmt::Debug + Send + Sync {
     /// Whether the client has requested progress notifications.
     fn wants_progress(&self) -> bool;
 
-    /// Minimum level of the log messages that the client has requested. `None`: no messages.
+    /// Minimum level of the log messages that the client has requested. `None` if it has requested none.
     fn level(&self) -> Option<McpLogLevel>;
 
-    /// Sends a progress notification. `done` increases with each notification; `message` is a status text for
-    /// the user.
+    /// Sends a progress notification. `done` increases with each notification; `message` is a status message
+    /// for the user.
     fn progress(&self, done: f64, total: Option<f64>, message: Option<&str>);
 
     /// Sends a log message.
@@ -43,7 +43,7 @@ pub(super) struct Reporter<'a> {
     logger: &'a str,
     last: Option<f64>,
     total: Option<f64>,
-    /// Time of the last notification, or of the start of the call.
+    /// Time of the last progress notification, or of the start of the call.
     reported_at: Option<Instant>,
     log_messages: u32,
 }
@@ -133,7 +133,8 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// Reports that an asynchronous operation is done: its progress is the total, if there is one.
+    /// Reports that an asynchronous operation is done: the progress is set to the total, if the total is
+    /// known.
     pub(super) fn operation_done(&mut self) {
         self.log_message(McpLogLevel::Debug, || "operation done".to_owned());
         if let Some(total) = self.total {

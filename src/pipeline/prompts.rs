@@ -26,7 +26,7 @@ const MESSAGES_LIMIT_BYTES: usize = 64 << 20;
 pub struct TypedArgument<'a> {
     /// Name of the argument.
     pub argument: &'a str,
-    /// Text so far.
+    /// Value so far.
     pub value: &'a str,
     /// Other arguments that are known already, as strings.
     pub others: Map<String, Value>,
@@ -38,7 +38,7 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`FetchError`] if a part can't be fetched or rendered. There is no partial prompt.
+    /// [`FetchError`] if any part can't be fetched or rendered.
     pub async fn prompt(
         &self,
         prompt: &Prompt,
@@ -105,7 +105,7 @@ impl Snapshot {
         }
     }
 
-    /// Calls a route with arguments built from those of a prompt or a completion.
+    /// Calls a route with arguments that are built from the arguments of a prompt or a completion.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ impl Snapshot {
         }
     }
 
-    /// Configured route with this resource template, or with a resource that matches the text as a URI.
+    /// Route of the configuration whose resource has this URI template, or matches this URI.
     pub fn own_template(&self, uri: &str) -> Option<&Arc<BoundRoute>> {
         let is_template = |route: &&Arc<BoundRoute>| {
             route.resource.as_ref().is_some_and(|resource| resource.uri.as_str() == uri)
@@ -228,7 +228,7 @@ impl Snapshot {
     }
 }
 
-/// Structured content of a result, or the lines of its text.
+/// Structured content of a result, or the lines of its text if the structured content is a string or missing.
 fn structured_or_lines(result: &ToolResult) -> Value {
     match result.structured.as_ref().map(|structured| structured.json.parse()) {
         Some(Value::String(_)) | None => {
@@ -242,7 +242,7 @@ fn structured_or_lines(result: &ToolResult) -> Value {
     }
 }
 
-/// Strings of a list. Nulls, arrays and objects in it are skipped.
+/// Converts an array to strings. Nulls, arrays and objects in it are skipped.
 fn values_of(value: Value) -> Result<Vec<String>, String> {
     let items = match value {
         Value::Array(items) => items,

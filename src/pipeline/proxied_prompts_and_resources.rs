@@ -27,7 +27,7 @@ pub struct ProxiedEntry {
     pub route: Arc<Route>,
     /// Key at the upstream.
     pub upstream_key: String,
-    /// Entry in lists.
+    /// Definition in the lists for clients.
     pub definition: Map<String, Value>,
     /// Matcher, for a template.
     pub pattern: Option<UriPattern>,
@@ -76,7 +76,7 @@ impl UriPattern {
     ///
     /// # Errors
     ///
-    /// A sentence if the template is invalid, or its regex takes more than 256 KiB.
+    /// A sentence if the template is invalid or too long, or its regex takes more than 256 KiB.
     pub fn parse(template: &str, except: Vec<String>) -> Result<Self, String> {
         let max_bytes = UriTemplate::MAX_BYTES;
         if template.len() > max_bytes {
@@ -86,7 +86,7 @@ impl UriPattern {
         while let Some(open) = rest.find('{') {
             let close = rest[open..].find('}').ok_or("its URI template has an unbalanced brace")?;
             pattern.push_str(&regex::escape(&rest[..open]));
-            // If the variable is undefined, the URI has no prefix such as `#` either.
+            // An undefined variable expands to nothing, not even to its prefix (such as `#`).
             pattern.push_str(match rest.as_bytes()[open + 1] {
                 b'+' => "[^ ]*",
                 b'#' => "(#[^ ]*)?",
@@ -108,7 +108,8 @@ impl UriPattern {
         Ok(Self { regex, literal_bytes, except })
     }
 
-    /// Whether a URI matches. It is compared with the excluded URIs as it is, and percent-decoded.
+    /// Whether a URI matches. The URI is compared with the excluded URIs both as received and
+    /// percent-decoded.
     fn matches(&self, uri: &str) -> bool {
         let decoded = percent_encoding::percent_decode_str(uri).decode_utf8_lossy();
         self.regex.is_match(uri.as_bytes())
@@ -203,7 +204,7 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`FetchError`], whose text has no internal details of the upstream.
+    /// [`FetchError`], whose message has no internal details of the upstream.
     pub async fn forward(
         &self,
         to: &ProxiedEntry,
@@ -239,8 +240,8 @@ impl Snapshot {
         const NO_RESOURCE: i64 = -32002;
         const INVALID_PARAMS: i64 = -32602;
         Err(match (method, code) {
-            // `INVALID_PARAMS` is the code of revision 2026-07-28, and `NO_RESOURCE` that of legacy
-            // revisions.
+            // The code for a missing resource is `INVALID_PARAMS` in revision 2026-07-28, and `NO_RESOURCE`
+            // in legacy revisions.
             (McpMethod::ReadResource, Some(NO_RESOURCE | INVALID_PARAMS)) => FetchError::Missing(text),
             (_, Some(INVALID_PARAMS)) => FetchError::Arguments(text),
             _ => FetchError::Failed(text),
@@ -271,7 +272,7 @@ impl CallRun<'_> {
         response.map_err(|error| error_text::error_result(&error, PossibleEffect::Harmless))
     }
 
-    /// Tool error for a response without a result, with the text that a tool call would have.
+    /// Tool error for a response without a result, with the message that a tool call would get.
     async fn forwarding_error(&mut self, sent: Arguments, response: UpstreamResponse) -> ToolResult {
         self.deadline = Deadline::after(self.exchange.route.timeout);
         match self.translate(sent, response).await {

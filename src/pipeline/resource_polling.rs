@@ -3,8 +3,8 @@
 //!
 //! [`Gateway::publish`] sends changes to subscribers. A resource is polled once for all its watchers, until
 //! the last watcher is gone. An upstream that supports validators (`ETag`, `Last-Modified`) responds without
-//! a body if nothing changed. Otherwise the contents, as clients would read them, are compared with those of
-//! the last poll.
+//! a body if nothing changed. Otherwise the contents, as clients would read them, are compared with the
+//! contents at the last poll.
 //!
 //! If replicas share a store, each replica polls for its own clients and publishes changes to the other
 //! replicas. So all clients are notified once, when the first replica detects a change.
@@ -38,7 +38,8 @@ pub const WATCHED_LIMIT: usize = 1000;
 /// Maximum length of the URI of a watched resource, in bytes.
 pub const WATCHED_URI_LIMIT_BYTES: usize = 8 << 10;
 
-/// Poll interval of a resource that no route polls any more. A reload may add such a route again.
+/// Poll interval of a watched resource that has no route with a `poll_interval` since a reload. The next
+/// reload may add such a route again.
 const UNROUTED_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Capacity of the change channel. A listener that falls further behind misses changes, so neither a slow
@@ -52,7 +53,7 @@ pub enum ChangeEvent {
     Tools,
     /// The list of prompts.
     Prompts,
-    /// The lists of resources and of their templates.
+    /// The lists of resources and of resource templates.
     Resources,
     /// The contents of this URI.
     Resource(Arc<str>),
@@ -60,7 +61,7 @@ pub enum ChangeEvent {
     Missed,
 }
 
-/// Reason why a resource is not watched. The text is for clients.
+/// Reason why a resource is not watched. The message is for clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WatchError {
     /// No route has a resource with this URI.
@@ -78,7 +79,7 @@ pub enum WatchError {
     /// The client has reached its limit of subscriptions.
     #[error("this session has reached its limit of subscriptions; unsubscribe from some first")]
     SessionLimit,
-    /// The session began when every session within the limit had a stream.
+    /// The session began when the number of sessions with a stream had reached its limit.
     #[error("too many sessions have a stream, so this one gets no updates; retry later in a new session")]
     TooManySessions,
 }
@@ -102,8 +103,8 @@ struct Watched {
     watchers: usize,
     /// Task that polls the upstream.
     task: AbortHandle,
-    /// Fingerprint of the contents that clients may have read: of the first poll, or of the last published
-    /// change.
+    /// Fingerprint of the latest contents: of the last poll, or of a later change that another replica has
+    /// published.
     last_fingerprint: Option<u64>,
 }
 
@@ -142,7 +143,7 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// [`WatchError`].
+    /// Like [`can_watch`](Self::can_watch), or [`WatchError::ServerLimit`].
     pub fn watch(&self, uri: &str) -> Result<ResourceWatch, WatchError> {
         self.can_watch(uri)?;
         let uri: Arc<str> = uri.into();
@@ -176,7 +177,8 @@ impl Gateway {
 }
 
 impl ResourceWatches {
-    /// Replaces the fingerprint of a watched resource, and returns the previous one.
+    /// Replaces the fingerprint of a watched resource, and returns the previous one. `None` if the resource
+    /// is not watched.
     fn replace_fingerprint(&self, uri: &str, fingerprint: u64) -> Option<Option<u64>> {
         Some(self.0.lock().get_mut(uri)?.last_fingerprint.replace(fingerprint))
     }
@@ -223,8 +225,8 @@ async fn poll_forever(gateway: Gateway, uri: Arc<str>) {
 }
 
 impl Snapshot {
-    /// Polls a resource once, and returns the time until the next poll. `None`: the resource is unchanged, or
-    /// the poll failed.
+    /// Polls a resource once, and returns the time until the next poll. The state is `None` if the resource
+    /// is unchanged or the poll failed.
     async fn poll_resource(
         &self,
         uri: &str,
@@ -252,8 +254,8 @@ impl Snapshot {
         (polled.ok().flatten(), interval)
     }
 
-    /// Polls a resource through its route. `None`: the resource is unchanged. The error may quote the URI or
-    /// the response.
+    /// Polls a resource through its route. `None` if the resource is unchanged. The error may quote the URI
+    /// or the response.
     async fn poll_route(
         &self,
         route: &Arc<BoundRoute>,

@@ -24,8 +24,8 @@ pub struct ReadResource {
     pub is_public: bool,
 }
 
-/// Reason why a resource or a prompt can't be fetched. `Display` is the text for clients that read a
-/// resource. Clients that request a prompt receive the text in the variant.
+/// Reason why a resource or a prompt can't be fetched. `Display` is the message for clients that read a
+/// resource. Clients that request a prompt receive only the string in the variant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
     /// No route has a resource with this URI.
@@ -34,7 +34,7 @@ pub enum FetchError {
     /// The upstream reports that the resource does not exist.
     #[error("resource not found: {0}")]
     Missing(String),
-    /// The arguments in the URI, or those of the prompt, are invalid.
+    /// The arguments in the URI, or of the prompt, are invalid.
     #[error("no resource can have this URI: {0}")]
     Arguments(String),
     /// Any other failure.
@@ -52,14 +52,14 @@ fn freshness(headers: &HeaderMap) -> (Duration, bool) {
     if control.no_store || control.no_cache {
         return (Duration::ZERO, false);
     }
-    // A cache before glossator has used up a part of the lifetime (`Age`).
+    // A cache between the upstream and glossator has used up a part of the lifetime (`Age`).
     let ttl = control.max_age.unwrap_or_default().min(MAX_TTL).saturating_sub(control.age);
     (ttl, control.public && !control.private)
 }
 
 impl Snapshot {
-    /// Reads a resource. The arguments in the URI replace those of `call`. Dropping the future cancels the
-    /// upstream request.
+    /// Reads a resource. The arguments in the URI replace the arguments of `call`. Dropping the future
+    /// cancels the upstream request.
     ///
     /// # Errors
     ///

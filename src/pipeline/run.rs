@@ -140,7 +140,9 @@ impl<'a> CallRun<'a> {
         }
     }
 
-    /// Runs the steps of a call. An `Err` is the result of a call that ended early, boxed because it is rare.
+    /// Runs the steps of a call. After `hand_over_after`, an operation in progress is returned; without it,
+    /// the call waits until the operation is done. An `Err` is the result of a call that ended early, boxed
+    /// because it is rare.
     async fn outcome(&mut self, hand_over_after: Option<Duration>) -> Result<CallOutcome, Box<ToolResult>> {
         let route = self.exchange.route;
         check_scopes(route, &self.exchange.client)?;
@@ -265,8 +267,8 @@ impl<'a> CallRun<'a> {
         Ok(CallResponse { response, ..received })
     }
 
-    /// Translates the last response. `failure` is the status of a failed asynchronous operation; the rules
-    /// may have a better error text for it.
+    /// Translates the last response. `failure` is the status of a failed asynchronous operation, for which
+    /// the rules may have a better error message.
     pub(super) async fn translate_last(
         &mut self,
         response: UpstreamResponse,
@@ -327,8 +329,8 @@ impl<'a> CallRun<'a> {
         })
     }
 
-    /// Sends the route's log notifications: without `status` those before the upstream request, with it those
-    /// about the response.
+    /// Sends the log notifications of the route: before the upstream request (without `status`), or about the
+    /// response with this status.
     fn send_log_messages(&mut self, status: Option<StatusCode>) {
         let (route, arguments) = (self.exchange.route, &self.exchange.arguments);
         let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);

@@ -63,11 +63,12 @@ impl Borrow<Route> for BoundRoute {
     }
 }
 
-/// Memory factor of a response that no rule parses: the received bytes, their text, and the result, which
-/// contains them as text and as structured content.
+/// Memory of a response that no rule parses, as a multiple of its length: the received bytes, the decoded
+/// text, and the result, which contains them as text and as structured content.
 const UNPARSED_FACTOR: usize = 3;
 
-/// Memory factor of a response that rules or a schema parse: their trees are several times as long.
+/// Memory of a response that rules or a schema parse, as a multiple of its length: the trees are several
+/// times as large.
 const PARSED_FACTOR: usize = 10;
 
 /// Lists that MCP upstreams have not sent yet.
@@ -75,11 +76,11 @@ const PARSED_FACTOR: usize = 10;
 pub struct AwaitedLists {
     /// Servers that have sent no lists.
     pub servers: Vec<UpstreamName>,
-    /// Servers whose tools are missing.
+    /// Servers that have not listed their tools yet.
     pub tools: Vec<AwaitedServer>,
-    /// Servers whose prompts are missing.
+    /// Servers that have not listed their prompts yet.
     pub prompts: Vec<AwaitedServer>,
-    /// Whether resources of any server are missing.
+    /// Whether any server has not listed its resources yet.
     pub resources: bool,
 }
 
@@ -142,7 +143,7 @@ impl Snapshot {
         self.awaited.servers.contains(&route.upstream)
     }
 
-    /// Error text for an unknown name that may belong to a prompt which is not listed yet.
+    /// Error message for an unknown name that may belong to a prompt which is not listed yet.
     pub fn prompt_not_ready(&self, name: &str) -> Option<&'static str> {
         self.awaited.prompts.iter().any(|server| server.may_list(name)).then_some(error_text::NOT_READY)
     }

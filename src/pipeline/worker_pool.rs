@@ -105,14 +105,14 @@ pub async fn run_blocking<P: Send + 'static, T: Send + 'static>(
     timeout_at(deadline, done).await.unwrap_or(Err(WorkError::DeadlineExceeded))
 }
 
-/// Niceness of pool threads, relative to that of the threads that serve connections: where both want the CPU,
-/// long work gets about a tenth of it.
+/// Niceness of pool threads, relative to the threads that serve connections: if both compete for a CPU, pool
+/// threads get about a tenth of its time.
 const POOL_NICENESS: i32 = 10;
 
 thread_local! {
-    /// Lowers the priority of a pool thread when it first works, if the system allows it. The thread may
-    /// later also read files, or resolve a name, at this priority. On other systems than Linux, the priority
-    /// would apply to the whole process, so it stays unchanged.
+    /// Lowers the priority of a pool thread when it first works, if the system allows it. Tokio's blocking
+    /// threads are shared, so the thread may later also read files or resolve names at this priority. On
+    /// other systems than Linux, the priority would apply to the whole process, so it stays unchanged.
     static LOW_PRIORITY: () = {
         if cfg!(target_os = "linux") {
             rustix::process::nice(POOL_NICENESS).ok();
@@ -133,7 +133,7 @@ const LARGE_RESPONSE_BYTES: usize = 1 << 20;
 /// pool. It is smaller than [`LARGE_RESPONSE_BYTES`], because the steps of rules are only partly counted.
 pub(super) const LARGE_FOR_RULES_BYTES: usize = 8 << 10;
 
-/// If the arguments of a call have at least this size, its response is translated in the pool.
+/// Size of the arguments of a call from which the response is translated in the pool.
 const LARGE_ARGUMENTS_BYTES: usize = 32 << 10;
 
 /// Step limit of rules on a thread that also serves other calls: pattern matches, filter iterations, cost of

@@ -1,4 +1,4 @@
-//! Circuit breakers: for a while, they reject calls that would most likely fail.
+//! Circuit breakers, which temporarily reject calls that would most likely fail.
 //!
 //! - The circuit breaker of an upstream counts connection failures and timeouts of all its routes. A response
 //!   of any status proves that the upstream is reachable.
@@ -36,9 +36,9 @@ pub struct CircuitBreakerSettings {
 #[derive(Debug)]
 pub(super) struct CircuitBreaker {
     upstream: UpstreamName,
-    /// Route, if the circuit breaker is that of a route.
+    /// Route, if the circuit breaker belongs to a route.
     route: Option<ToolName>,
-    /// Limits; with `Off`, the circuit breaker stays closed.
+    /// Settings; with `Off`, the circuit breaker stays closed.
     settings: OrOff<CircuitBreakerSettings>,
     state: Mutex<State>,
     events: LabelCounter,
@@ -60,8 +60,8 @@ impl CircuitBreaker {
         matches!(*self.state.lock(), State::Closed { .. })
     }
 
-    /// Creates a closed circuit breaker of an upstream, or of one route. `events` counts how often it opens,
-    /// and the calls it rejects.
+    /// Creates a closed circuit breaker of an upstream, or of one route. `events` counts how often the
+    /// circuit opens, and the rejected calls.
     pub(super) fn new(
         upstream: UpstreamName,
         route: Option<ToolName>,

@@ -18,8 +18,8 @@ use crate::telemetry::LabelCounter;
 use crate::upstream::{ClientIdentity, Failure};
 
 /// Semaphore of one upstream, for calls and passthrough requests. Requests over the limit wait in a short
-/// FIFO queue with a timeout. If the queue is full, requests are rejected at once, so that a slow upstream
-/// builds up no queue of requests whose clients have disconnected.
+/// FIFO queue with a timeout. If the queue is full, requests are rejected at once. So a slow upstream builds
+/// up no queue of requests whose clients have disconnected.
 #[derive(Debug)]
 pub(super) struct ConcurrencyLimit {
     limit: usize,
@@ -28,7 +28,8 @@ pub(super) struct ConcurrencyLimit {
     events: LabelCounter,
     /// Limit per client, if there is one.
     per_client: Option<PerClientLimit>,
-    /// Time that a request waits for a slot of its client.
+    /// Maximum time that a request waits for a slot of its client. If it is zero, the request is rejected at
+    /// once.
     client_wait: Duration,
 }
 

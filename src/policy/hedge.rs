@@ -1,4 +1,4 @@
-//! Hedging: a second request is sent if the first takes unusually long.
+//! Hedging: a second request is sent if the first takes longer than a delay.
 
 use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
 
@@ -51,7 +51,7 @@ impl Setting for HedgeSettings {
 pub(super) struct Latencies(Mutex<VecDeque<Duration>>);
 
 impl Latencies {
-    /// Size of the window.
+    /// Number of response times in the window.
     const LIMIT: usize = 128;
     /// Minimum number of samples. Fewer samples have no meaningful percentile.
     const MIN_SAMPLES: usize = 20;
@@ -64,7 +64,7 @@ impl Latencies {
         times.push_back(time);
     }
 
-    /// 95th percentile.
+    /// 95th percentile. `None` with fewer than [`Self::MIN_SAMPLES`] samples.
     fn p95(&self) -> Option<Duration> {
         let times = self.0.lock().clone();
         let mut times = Some(Vec::from(times)).filter(|times| times.len() >= Self::MIN_SAMPLES)?;
@@ -108,7 +108,7 @@ impl Hedge {
             return self.record_latency(started, first.await);
         }
         self.events.add("hedged");
-        // The second request reports no progress, because its bytes would be added to those of the first.
+        // The second request reports no progress, because its bytes would be added to the bytes of the first.
         let mut second = pin!(second(UpstreamCall { progress: None, ..upstream_call.clone() }));
         tokio::select! {
             biased;

@@ -25,7 +25,7 @@ pub(super) fn upstream_events() -> LabelCounter {
         "circuit_breaker_opened",
         // Calls that the open circuit breaker rejected.
         "circuit_breaker_rejected",
-        // Calls rejected by the concurrency limit, or by that of their client.
+        // Calls and passthrough requests rejected by the concurrency limit, or by the limit per client.
         "queue_rejected",
         // Requests rejected by the rate limit of the upstream.
         "rate_limited",
@@ -49,7 +49,7 @@ pub(super) fn route_events() -> LabelCounter {
         "cache_miss",
         // Stale responses that were revalidated.
         "cache_revalidated",
-        // Stale responses used in place of an error.
+        // Stale responses used in place of an error or a late response.
         "cache_stale",
         // Calls that joined the request of another call.
         "coalesced",
@@ -147,7 +147,7 @@ pub struct UpstreamView {
     pub in_flight: usize,
     /// Concurrency limit.
     pub in_flight_limit: usize,
-    /// Calls in the queue.
+    /// Requests in the queue.
     pub queued: usize,
     /// Endpoints that are known. Empty for other kinds than `http`.
     pub addresses: Vec<AddressView>,

@@ -1,13 +1,13 @@
 //! Policies of every upstream request: timeouts, rate limits, cache, hedging, retries, circuit breakers,
 //! concurrency limits.
 //!
-//! [`RoutePolicies::call`] and [`UpstreamPolicies::call`] apply the policies; `stack` has their order
-//! and the reasons for it. Each policy is a struct with a method that applies it, and `None` if it is off.
-//! Retries and circuit breakers are always present: the retry budget also limits hedges. Passthrough requests
-//! have the same concurrency and rate limits, and additional limits: [`Passthrough`].
+//! [`RoutePolicies::call`] and [`UpstreamPolicies::call`] apply the policies; `stack` documents their order,
+//! with reasons. Each policy is a struct with a method that applies it, and `None` if it is off. Retries and
+//! circuit breakers are always present: the retry budget also limits hedges. Passthrough requests have the
+//! same concurrency and rate limits, and additional limits: [`Passthrough`].
 //!
-//! Rate limits and cached responses are in the state that replicas share ([`ReplicaSharing`]), if that is
-//! configured. Everything else is per replica.
+//! Rate limits and cached responses are in the state that replicas share ([`ReplicaSharing`]), if such a
+//! store is configured. Everything else is per replica.
 //!
 //! A policy rejects a call with an [`UpstreamError`](crate::upstream::UpstreamError).
 

@@ -71,8 +71,8 @@ pub struct PassthroughSettings {
 }
 
 impl Passthrough {
-    /// Applies the concurrency and rate limits of the upstream's calls to its passthrough requests. `None` if
-    /// the upstream is not an HTTP server.
+    /// Creates the policies of passthrough requests, which share the concurrency and rate limits of the
+    /// upstream's calls. `None` if the upstream is not an HTTP server.
     pub fn new(policies: Arc<UpstreamPolicies>, settings: PassthroughSettings) -> Option<Self> {
         let upstream = policies.upstream.http()?.clone();
         let limit = policies.settings.max_in_flight();
@@ -122,8 +122,8 @@ impl Passthrough {
         if let Some(rate) = &self.policies.rate {
             rate.admit(client, OverLimit::Rejected).await?;
         }
-        // Both slots are held until the response body has ended. A client at its passthrough limit waits
-        // until one of its own slots is free.
+        // Both slots are held until the response body has ended. A client at its passthrough limit waits up
+        // to 2 s for one of its own slots.
         let slots =
             [self.slots.acquire(Some(client)).await?, self.policies.concurrency.acquire(Some(client)).await?];
         let after = self.settings.timeout;
@@ -146,9 +146,10 @@ impl Passthrough {
     }
 }
 
-/// Passthrough request body that reports to `progress` each of its frames (`false`), and the start of each
-/// wait for the client (`true`). It fails, and sets `is_late`, if the client is too slow. Only the time spent
-/// waiting for the client counts: while the upstream does not read, no data is requested from the client.
+/// Request body of a passthrough request. It sends `true` to `progress` when it begins to wait for the
+/// client, and `false` after each frame. It fails, and sets `is_late`, if the client is too slow. Only the
+/// time spent waiting for the client counts: while the upstream does not read, no data is requested from the
+/// client.
 fn watched(
     body: RequestBody,
     progress: watch::Sender<bool>,

@@ -1,4 +1,4 @@
-//! Rate limits of an upstream, a route, or each client, by GCRA (equivalent to a token bucket).
+//! Rate limits for upstreams, routes and single clients, by GCRA (equivalent to a token bucket).
 
 use std::{collections::HashMap, time::Duration};
 
@@ -42,22 +42,22 @@ pub enum OnStoreFailure {
 /// Rate limit and its current usage.
 ///
 /// The algorithm is GCRA (generic cell rate algorithm), which admits the same calls as a token bucket with
-/// `burst` tokens, refilled at `rate`. Each call moves a point, the theoretical arrival time (TAT), ahead by
-/// the gap between two calls; a call that would move it too far ahead is rejected. The point is the only
-/// state, one in total or one per client. A point in the past is the same as none.
+/// `burst` tokens, refilled at `rate`. The only state is a point in time, the theoretical arrival time (TAT):
+/// one in total, or one per client. Each admitted call moves the point ahead by the interval between two
+/// calls. A call is rejected if the point is too far ahead. A point in the past is equivalent to no point.
 #[derive(Debug)]
 pub(super) struct RateLimit {
     scope: RateLimitScope,
     settings: RateSettings,
     used: Mutex<ClientUsage>,
     events: LabelCounter,
-    /// Store of the counter that all replicas share, and the identity of the counter.
+    /// Store of the counter that all replicas share, and the id of the counter.
     shared_counter: Option<(SharedStore, String)>,
 }
 
 #[derive(Debug)]
 struct ClientUsage {
-    /// GCRA point in time of all clients, or of those that are not tracked separately.
+    /// GCRA point of all clients together; with a limit per client, of the clients that are not in `each`.
     all: Instant,
     each: HashMap<ClientIdentity, Instant>,
     swept: Instant,
@@ -65,14 +65,14 @@ struct ClientUsage {
 
 impl RateLimit {
     /// Maximum number of clients that are tracked separately. Further clients share one allowance, until idle
-    /// ones are removed. So a client that keeps changing its address gains nothing.
+    /// clients are removed. Bounds the memory, and the gain of a client that keeps changing its address.
     pub(super) const CLIENTS_LIMIT: usize = 65_536;
     /// Minimum interval between two searches for idle clients to remove.
     const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-    /// Creates the rate limit of the upstream or route `name`, with its full burst in this replica; `None` if
-    /// the setting is missing or `off`. `events` counts rejected calls. With `sharing`, all replicas share one
-    /// counter, which keeps its state.
+    /// Creates the rate limit of the upstream or route `name`; `None` if the setting is missing or `off`. The
+    /// counter of this replica starts with the full burst. With `sharing`, all replicas also share a counter,
+    /// whose state remains in the store. `events` counts rejected calls.
     pub(super) fn new(
         scope: RateLimitScope,
         name: &str,
@@ -85,8 +85,8 @@ impl RateLimit {
         let used = Mutex::new(ClientUsage { all: now, each: HashMap::new(), swept: now });
         let (Rate { count, per }, burst) = (settings.rate, settings.burst());
         let shared_counter = sharing.map(|ReplicaSharing { store, .. }| {
-            // The settings are part of the identity, so a changed limit starts afresh: points of the old
-            // limit may be far ahead.
+            // The settings are part of the id, so a changed limit starts afresh: points of the old limit may
+            // be far ahead.
             let counter_id = format!("{scope} {name} {count} {} {burst}", per.as_micros());
             (store.clone(), counter_id)
         });
@@ -113,7 +113,8 @@ impl RateLimit {
         let here = self.take(client).map_err(|wait| self.limited(wait));
         let Some((store, counter_id)) = &self.shared_counter else { return here };
         let on_store_failure = self.settings.on_store_failure;
-        // Over the limit here means over the shared limit. Exception: `allow` while the store is unreachable.
+        // A call over the limit of this replica alone is over the shared limit, too. Exception: `allow` while
+        // the store is unreachable.
         if here.is_err() && (on_store_failure != OnStoreFailure::Allow || store.state().is_up) {
             return here;
         }
@@ -138,8 +139,8 @@ impl RateLimit {
     ///
     /// # Errors
     ///
-    /// [`Failure::RateLimited`] if the call is over the limit and `over` rejects it. The rejection is
-    /// counted. [`Failure::RateLimitUnavailable`] for `deny`, if the shared counter is unreachable.
+    /// Only if `over` rejects calls: [`Failure::RateLimited`] for a call over the limit, and with `deny`,
+    /// [`Failure::RateLimitUnavailable`] if the shared counter is unreachable. The rejection is counted.
     pub(super) async fn admit(&self, client: &ClientIdentity, over: OverLimit) -> Result<(), Failure> {
         while let Err(failure) = self.try_admit(client).await {
             if over == OverLimit::Rejected {
@@ -158,7 +159,7 @@ impl RateLimit {
         Failure::RateLimited { scope: self.scope, count, per, retry_after }
     }
 
-    /// Calls a function with the GCRA point of a client and the present time.
+    /// Calls `action` with the GCRA point of a client and the current time.
     fn with_point<T>(&self, client: &ClientIdentity, action: impl FnOnce(&mut Instant, Instant) -> T) -> T {
         let now = Instant::now();
         let mut used = self.used.lock();

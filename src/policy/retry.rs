@@ -48,7 +48,7 @@ pub struct RetrySettings {
 }
 
 impl Retry {
-    /// Creates the retries of `upstream`, within a budget of its own.
+    /// Creates the retry policy of `upstream`, with its own retry budget.
     pub(super) fn new(upstream: UpstreamName, settings: OrOff<RetrySettings>, events: LabelCounter) -> Self {
         Self { upstream, settings, budget: Arc::default(), events }
     }
@@ -98,7 +98,7 @@ impl Retry {
         warn!(%upstream, request_id, attempt, status, error, wait_ms, "retrying upstream request");
     }
 
-    /// Time of the next attempt. `None` if the call is not retried.
+    /// Time of the next attempt, for which a token of the budget is taken; `None` if the call is not retried.
     fn next_attempt_at(
         &self,
         outcome: &UpstreamResult,
@@ -155,8 +155,9 @@ fn retry_after(response: &UpstreamResponse) -> Option<Duration> {
     seconds.or_else(|| date_ahead(&response.headers, header::RETRY_AFTER))
 }
 
-/// Retry budget of one upstream, a token bucket that hedging shares: a fifth of all calls, and a few more,
-/// may be sent again. So an upstream that fails as a whole does not get a multiple of the requests.
+/// Retry budget of one upstream: a token bucket that limits retries and hedged requests together to a fifth
+/// of all calls, plus the tokens at the start. So an upstream that fails as a whole does not get a multiple
+/// of the requests.
 #[derive(Debug)]
 pub(super) struct RetryBudget(Mutex<f64>);
 
@@ -165,7 +166,7 @@ impl RetryBudget {
     const TOKENS_PER_CALL: f64 = 0.2;
     /// Tokens at the start, so that the first calls can be retried too.
     const INITIAL_TOKENS: f64 = 10.0;
-    /// Capacity of the bucket.
+    /// Capacity of the bucket: maximum number of retries in a burst.
     const MAX_TOKENS: f64 = 100.0;
 
     /// Adds the tokens of one call.
@@ -174,7 +175,7 @@ impl RetryBudget {
         *tokens = (*tokens + Self::TOKENS_PER_CALL).min(Self::MAX_TOKENS);
     }
 
-    /// Takes a token for one retry. Returns whether there was one.
+    /// Takes a token for a retry or a hedged request. Returns whether a token was left.
     pub(super) fn try_take(&self) -> bool {
         let mut tokens = self.0.lock();
         let enough = *tokens >= 1.0;

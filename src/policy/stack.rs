@@ -2,8 +2,8 @@
 //!
 //! [`RoutePolicies::call`] is the stack of a route's calls. [`UpstreamPolicies::call`] is the stack of
 //! requests that follow from a call (polling an asynchronous operation) or that no client sent (polling a
-//! resource). In these functions and those that they call, each policy has a comment with the reason for its
-//! position.
+//! resource). In these functions and the functions that they call, each policy has a comment with the reason
+//! for its position.
 //!
 //! Dropping the future of a call cancels its request and releases its slots.
 
@@ -38,7 +38,7 @@ use crate::upstream::{
     UpstreamResult,
 };
 
-/// State of one upstream that replicas share.
+/// Access of one upstream to the state that all replicas share.
 #[derive(Debug, Clone)]
 pub struct ReplicaSharing {
     /// Store that the replicas share.
@@ -64,13 +64,13 @@ pub struct UpstreamPolicies {
     pub(crate) upstream: Upstream,
     pub(super) settings: PolicySettings,
     sharing: Option<ReplicaSharing>,
-    /// Counters of the events of the policies.
+    /// Counters of policy events, such as `retry`.
     pub events: LabelCounter,
     /// Attempts by result: `2xx`, `exit_success`, `dropped`, or an error label.
     pub(super) attempts: LabelCounter,
     /// Passthrough requests by result, with the same labels.
     pub(super) passthrough: LabelCounter,
-    /// Unique id.
+    /// Id for cache keys, which no other upstream of this process has had.
     id: u64,
     rate_per_client: Option<RateLimit>,
     retry: Retry,
@@ -86,7 +86,7 @@ pub struct RoutePolicies {
     pub upstream: Arc<UpstreamPolicies>,
     /// Settings that these policies were created from.
     pub settings: RoutePolicySettings,
-    /// Counters of the events of the policies.
+    /// Counters of policy events, such as `cache_hit`.
     pub events: LabelCounter,
     rate_per_client: Option<RateLimit>,
     responses: Option<Arc<ResponseCache>>,
@@ -101,7 +101,7 @@ pub struct RoutePolicies {
 pub struct CallResponse {
     /// Response of the upstream.
     pub response: UpstreamResponse,
-    /// Age of a cached response.
+    /// Age of a cached response; `None` for a response that is not cached.
     pub age: Option<Duration>,
     /// Cache entry of the response, if it is cached.
     pub entry: Option<CacheEntry>,
@@ -111,7 +111,7 @@ pub struct CallResponse {
 }
 
 impl CallResponse {
-    /// A response that is not cached.
+    /// Creates the response to a call from an upstream response that is not cached.
     pub fn from_upstream(response: UpstreamResponse) -> Self {
         let upstream_result = Some(Ok(response.status));
         Self { response, age: None, entry: None, upstream_result }
@@ -143,19 +143,20 @@ impl RoutePolicies {
                 None => self.send(upstream_call).await.map(CallResponse::from_upstream),
             }
         });
-        // The client's timeout covers everything, time in the queue included. Outside of coalescing, because
-        // each client that waits for a shared request has its own timeout.
+        // Timeout of the call, including the time in the queue. Outside of coalescing, because each call that
+        // waits for a shared request has its own timeout.
         upstream.within_deadline(upstream_call, call).await
     }
 
     /// Applies the route's rate limit, retries and hedging to a request.
     async fn send(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
-        // Rate limit of all clients. After the cache, because the limit counts upstream requests.
+        // Rate limit of the route, for all clients together. After the cache, because cached responses do not
+        // count.
         if let Some(rate) = &self.rate {
             rate.admit(&upstream_call.client, OverLimit::Rejected).await?;
         }
-        // Retries, within the timeout. Around everything below, so that each attempt has its own circuit
-        // breaker result, queue and timeout, and no slot is held during backoff.
+        // Retries, within the timeout. Around everything below, so that the circuit breakers count each
+        // attempt, each attempt has its own queueing and timeout, and no slot is held during backoff.
         let first = self.retry.run(upstream_call, || self.attempt_for_route(upstream_call));
         match &self.hedge {
             // Hedging. Around the retries, so that the second request is not retried.
@@ -177,8 +178,8 @@ impl RoutePolicies {
 }
 
 impl UpstreamPolicies {
-    /// Sends a request that follows from a call, or that no client sent. Over the rate limit it waits, where
-    /// a call would be rejected. Only the upstream's policies apply to it.
+    /// Sends a request that follows from a call, or that no client sent. Over the rate limit, the request
+    /// waits, where a call would be rejected. Only the policies of the upstream apply.
     ///
     /// # Errors
     ///
@@ -199,8 +200,8 @@ impl UpstreamPolicies {
                 rate.admit(&upstream_call.client, over).await?;
             }
             // Concurrency limit. Inside of the timeout, so that a call that times out leaves the queue;
-            // around the request, so that a slot is held as long as a connection. Follow-up requests do not
-            // count towards the limit of their client.
+            // around the request, so that a slot is held exactly as long as a request is in flight. Follow-up
+            // requests do not count towards the limit of their client.
             let client = matches!(over, OverLimit::Rejected).then_some(&upstream_call.client);
             let _slot = self.concurrency.acquire(client).await?;
             // Attempt timeout, without the time in the queue.
@@ -212,7 +213,8 @@ impl UpstreamPolicies {
     /// Sends a request to the upstream, counted and traced, within the attempt timeout.
     async fn within_attempt(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
         let deadline = self.settings.attempt_timeout.map(Deadline::after);
-        // The upstream client gets the earlier deadline: it counts a request dropped after that as a failure.
+        // The upstream client gets the earlier of the two deadlines, because it counts a request that is
+        // dropped after its deadline as a failure.
         let sooner = deadline
             .filter(|deadline| deadline.at < upstream_call.deadline.at)
             .map(|deadline| Box::new(UpstreamCall { deadline, ..upstream_call.clone() }));
@@ -383,7 +385,7 @@ impl RoutePolicies {
     }
 }
 
-/// Label for a response: its status class such as `2xx`, or `exit_success`.
+/// Label for a response: its status class, such as `2xx`; for a program, `exit_success` or `exit_failure`.
 pub fn result_label(response: &UpstreamResponse) -> &'static str {
     match &response.exit {
         None => status_class(response.status),
@@ -416,7 +418,7 @@ fn traced(
     upstream_call
 }
 
-/// Describes the request in the span (semantic conventions for HTTP clients).
+/// Describes the request in the span (OpenTelemetry semantic conventions for HTTP clients and for MCP).
 fn describe_request(span: &Span, request: &UpstreamRequest, earlier_attempts: u32, upstream: &Upstream) {
     let name = upstream.name().as_str();
     // The server's address, if there is only one.
@@ -446,7 +448,8 @@ fn describe_request(span: &Span, request: &UpstreamRequest, earlier_attempts: u3
                     span.text("gen_ai.tool.name", request.target.to_string());
                 }
                 McpMethod::GetPrompt => span.rename(|| format!("{method} {}", request.target)),
-                // A URI is not part of a span's name, because it contains values of the client.
+                // Without the target: a URI contains values of the client, and span names must have a low
+                // cardinality.
                 McpMethod::ReadResource | McpMethod::Complete => span.rename(|| method.to_owned()),
             }
         }

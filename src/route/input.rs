@@ -43,7 +43,7 @@ impl InputSchema {
         // Arguments are always an object, even if the root is declared nullable.
         nullable.remove("nullable");
         let has_nulls = admit_nulls_below(&mut nullable);
-        // A `$ref` into a nullable schema may lead nowhere in the rewritten one.
+        // If a `$ref` into a nullable schema can't be resolved in the rewritten schema, the original applies.
         let nullable = has_nulls.then(|| Schema::compile(&nullable).ok()).flatten();
         let schema = nullable.map_or_else(|| Schema::compile(document), Ok)?;
         let document =
@@ -81,8 +81,8 @@ impl InputSchema {
         }
     }
 
-    /// Values that the schema lists for an argument or for the items of an array: the values of `enum` and
-    /// `const`, or `true` and `false` for a boolean. Returned as strings.
+    /// Values, as strings, that the schema lists for an argument or for the items of an array argument: the
+    /// values of `enum` and `const`, or `true` and `false` for a boolean.
     pub fn listed(&self, name: &str) -> Vec<String> {
         let property = AdmittedValues::from_property(self.document(), name);
         let items = AdmittedValues::from_schema(self.document(), property.items);
@@ -94,14 +94,14 @@ impl InputSchema {
         [of(&property), of(&items)].concat()
     }
 
-    /// Arguments that every call needs: the required ones that have no default.
+    /// Names of the arguments that every call needs: required, and without a default.
     pub fn required(&self) -> impl Iterator<Item = &str> {
         let required = self.document().get("required").and_then(Value::as_array);
         let names = required.into_iter().flatten().filter_map(Value::as_str);
         names.filter(|name| !self.defaults.iter().any(|(known, _)| known == name))
     }
 
-    /// Validates arguments and adds the defaults of missing ones. Normalizes integers: `3.0` becomes `3`.
+    /// Adds the defaults of missing arguments and validates all. Normalizes integers: `3.0` becomes `3`.
     ///
     /// # Errors
     ///
@@ -110,11 +110,11 @@ impl InputSchema {
         self.check_within(arguments, CHECK_STEP_LIMIT).unwrap_or_else(|_| Err(TOO_COSTLY.to_owned()))
     }
 
-    /// Like [`check`](Self::check), with a limit of steps.
+    /// Like [`check`](Self::check), with at most `step_limit` steps of validation.
     ///
     /// # Errors
     ///
-    /// The arguments, with defaults added, if the check takes more steps.
+    /// The arguments, with defaults added, if the validation takes more steps.
     pub fn check_within(
         &self,
         mut arguments: Arguments,
@@ -159,7 +159,7 @@ impl InputSchema {
     }
 }
 
-/// Lists the names of arguments for an error text.
+/// Joins names in backticks for an error message; `none` without names.
 pub fn quoted_names<'n>(names: impl Iterator<Item = &'n str>) -> String {
     let names = names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     if names.is_empty() { "none".to_owned() } else { names }
@@ -181,7 +181,8 @@ fn admit_nulls(schema: &mut Value) -> bool {
     }
 }
 
-/// Adds `null` in the subschemas of a schema. Values, and maps by the names of properties, are no schemas.
+/// Like [`admit_nulls`], only for the subschemas of a schema. Values of keywords such as `enum` are not
+/// schemas; keywords such as `properties` map names to schemas.
 fn admit_nulls_below(schema: &mut Map<String, Value>) -> bool {
     let admit = |(keyword, part): (&String, &mut Value)| match (keyword.as_str(), part) {
         ("enum" | "const" | "default" | "examples", _) => false,
@@ -194,7 +195,7 @@ fn admit_nulls_below(schema: &mut Map<String, Value>) -> bool {
     schema.iter_mut().map(admit).fold(false, |changed, part| changed | part)
 }
 
-/// Types and values that a schema admits, as far as the schema itself declares them.
+/// Types, values and array items that a schema declares, itself or in its [`in_place_subschemas`].
 #[derive(Debug, Default)]
 struct AdmittedValues<'s> {
     types: Vec<&'s str>,
@@ -242,7 +243,8 @@ impl<'s> AdmittedValues<'s> {
     }
 }
 
-/// Maximum number of value and schema pairs that are visited per call. Further integers keep their spelling.
+/// Maximum number of pairs of a value and a schema that are visited per call, so that the time is bounded.
+/// Further integers keep their spelling.
 const STEP_LIMIT: u32 = 10_000;
 
 /// Removes the decimal point and exponent of integers in a value, until no steps are left.

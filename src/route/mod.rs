@@ -3,7 +3,7 @@
 //! - [`Route`] binds a tool to an endpoint of an upstream and to the rules for its response. [`RouteTable`]
 //!   finds the route of a call; [`InputSchema`] checks its arguments. [`Scopes`] are the permissions that a
 //!   client needs.
-//! - [`InputRequests`] are the input requests to a person or the client's model before the upstream request.
+//! - [`InputRequests`] are the requests for input that a client receives before the upstream request is sent.
 //! - [`RequestTemplate`] builds the upstream request from the arguments. It encodes each argument for its
 //!   context, so that an argument cannot change other parts of the request.
 //! - [`AsyncOperationRule`] interprets the responses of an asynchronous operation and builds its status
@@ -72,7 +72,7 @@ pub struct Route {
     pub resource: Option<Box<ResourceDefinition>>,
     /// Scopes that a client needs, if clients are authenticated.
     pub scopes: Scopes,
-    /// Input schema.
+    /// JSON Schema that the arguments must match.
     pub input: InputSchema,
     /// Completions of the arguments, in addition to the values that the schema lists.
     pub completions: Vec<(String, Completion)>,
@@ -107,7 +107,7 @@ pub struct Route {
     pub envelope: Envelope,
     /// HTTP status of tool errors over REST.
     pub error_status: ErrorStatus,
-    /// Format of the text of tool errors, for all clients.
+    /// Format of tool error messages, for all clients.
     pub error_format: ErrorFormat,
 }
 
@@ -160,7 +160,7 @@ impl Route {
 pub struct UpstreamName(Arc<str>);
 
 impl UpstreamName {
-    /// Name as text.
+    /// Name as a string.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -198,8 +198,8 @@ pub struct RouteCall {
 
 impl RouteCall {
     /// Builds the arguments of the call from the arguments of a prompt or a completion. A string is converted
-    /// to the type in the route's schema; an argument whose string is empty is omitted. `work_budget` aborts
-    /// rendering.
+    /// to the type in the route's schema; an argument whose string is empty is omitted. `work_budget` limits
+    /// the rendering.
     pub fn fill(
         &self,
         arguments: &Arguments,
@@ -299,7 +299,8 @@ impl Suggestions {
     pub const MAX_COUNT: usize = 100;
 
     /// Selects the values that begin with the typed text, then the values that contain it, ignoring case.
-    /// `is_filtered`: the route has already filtered the values by the typed text, so all others follow.
+    /// With `is_filtered`, the route has already filtered the values by the typed text, so all other values
+    /// follow. Omits empty strings and duplicates.
     pub fn matching(values: Vec<String>, typed: &str, is_filtered: bool) -> Self {
         let typed = typed.to_lowercase();
         let rank = |value: &str| match value.to_lowercase().find(&typed) {

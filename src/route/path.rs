@@ -1,7 +1,8 @@
 //! Path and query templates, and resolution of a `Location`.
 //!
-//! An argument cannot escape its path segment, however the upstream decodes the path, so it cannot cause path
-//! traversal or a request to another server (SSRF). The fixed text of a query is sent byte for byte.
+//! An argument is percent-encoded, and a path that a server may resolve to a parent folder is rejected, so an
+//! argument cannot cause path traversal or a request to another server (SSRF). The fixed text of a query is
+//! sent byte for byte.
 
 use http::uri::PathAndQuery;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
@@ -28,8 +29,8 @@ pub fn push_parameter(encoded: &mut String, name: &str, value: &str) {
 /// Path template such as `/v1/forecast/{location}`.
 ///
 /// An argument is percent-encoded as a whole, so it stays within its segment: `/`, `?`, `#` and `%` have no
-/// special meaning. Arguments that would leave the segment when decoded are rejected, and so are the segments
-/// `.` and `..`.
+/// special meaning. Arguments that result in the segment `.` or `..`, or in a path traversal once a server
+/// decodes the path, are rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PathTemplate {
     parts: Vec<PathPart>,
@@ -49,7 +50,7 @@ pub(super) enum PathPart {
 #[error("{message}")]
 pub struct PathTemplateError {
     message: String,
-    /// Text in braces that the error is about.
+    /// Argument that the error is about, as it is in the braces.
     pub argument: Option<String>,
 }
 
@@ -68,7 +69,8 @@ impl PathTemplate {
     ///
     /// # Errors
     ///
-    /// [`PathTemplateError`].
+    /// [`PathTemplateError`] for a string that does not begin with `/`, an unmatched brace, an invalid
+    /// argument name, a character that must be encoded, or a path traversal.
     pub fn parse(text: &str) -> Result<Self, PathTemplateError> {
         let wrong = |message: String| Err(PathTemplateError::new(message));
         if !text.starts_with('/') {
@@ -104,7 +106,8 @@ impl PathTemplate {
     ///
     /// # Errors
     ///
-    /// A sentence for the model if an argument is missing, not a scalar, or would change the path.
+    /// A sentence for the model if an argument is missing, empty, not a scalar, or would change the segments
+    /// of the path.
     pub(super) fn fill(&self, arguments: &Arguments) -> Result<String, String> {
         let mut path = String::new();
         for part in &self.parts {

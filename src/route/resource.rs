@@ -70,9 +70,9 @@ impl ResourceDefinition {
 
 /// URI of a resource, or a template of URIs: `report://daily/{date}`.
 ///
-/// Templates follow RFC 6570, level 1: `{name}` matches one or more characters, percent-encoded unless they
-/// are letters, digits, `-`, `.`, `_` or `~`. So an argument never contains a literal `/`, `?` or `#`.
-/// Encoded ones are handled where the argument is used ([`PathTemplate`](super::PathTemplate)).
+/// Templates follow RFC 6570, level 1: `{name}` matches one or more characters, which clients percent-encode.
+/// Unencoded characters are accepted as well, except `/`, `?`, `#` and control characters. An encoded `/` is
+/// handled where the argument is used ([`PathTemplate`](super::PathTemplate)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UriTemplate {
     text: String,
@@ -87,7 +87,8 @@ impl UriTemplate {
     ///
     /// # Errors
     ///
-    /// [`PathTemplateError`].
+    /// [`PathTemplateError`] for a string that is too long or not a URI, an unmatched brace, an invalid or
+    /// repeated argument name, or two arguments without text between them.
     pub fn parse(text: &str) -> Result<Self, PathTemplateError> {
         let wrong = |message: String| Err(PathTemplateError::new(message));
         let (found, most) = (text.len(), Self::MAX_BYTES);
@@ -122,7 +123,7 @@ impl UriTemplate {
         Ok(Self { text: text.to_owned(), parts })
     }
 
-    /// Text of the URI or template.
+    /// URI or template as a string.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -137,8 +138,8 @@ impl UriTemplate {
         arguments_in(&self.parts)
     }
 
-    /// Length of the fixed text, in bytes. If several templates match, the one with the most fixed text
-    /// applies.
+    /// Length of the fixed text, in bytes. If several templates match a URI, the template with the most fixed
+    /// text applies.
     pub(super) fn literal_bytes(&self) -> usize {
         self.parts.iter().map(|part| if let PathPart::Fixed(text) = part { text.len() } else { 0 }).sum()
     }
@@ -183,7 +184,8 @@ impl UriTemplate {
     }
 }
 
-/// Decodes an argument in a URI. Unencoded characters are accepted, because some clients do not encode them.
+/// Decodes an argument in a URI; `None` if it is empty, contains an unencoded `/`, `?`, `#` or control
+/// character, or is not UTF-8. Other unencoded characters are accepted, because some clients send them.
 fn decoded(value: &str) -> Option<String> {
     let good = !value.is_empty() && !value.contains(['/', '?', '#']) && !value.contains(char::is_control);
     if !good || !is_percent_encoded(value) {

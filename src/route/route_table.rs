@@ -136,7 +136,7 @@ impl RouteTable {
         Some(other.unwrap_or(index))
     }
 
-    /// Maps the routes to other values.
+    /// Converts each route with `map`, for example to a route with its runtime state.
     #[must_use]
     pub fn map<R: Borrow<Route>>(self, map: impl FnMut(Arc<Route>) -> Arc<R>) -> RouteTable<R> {
         let Self { in_order, by_name, uris, uri_templates, endpoints } = self;

@@ -5,7 +5,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 const PARENT: HeaderName = HeaderName::from_static("traceparent");
 const STATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// Maximum length of `tracestate`, in bytes. A longer value is dropped (W3C Trace Context, section 3.3.1.5).
+/// Maximum length of `tracestate`, in bytes: the length that W3C Trace Context, section 3.3.1.5, asks to
+/// propagate. A longer value is dropped.
 const STATE_LIMIT_BYTES: usize = 512;
 
 /// Trace context of a call.
@@ -24,7 +25,7 @@ impl TraceContext {
         Some(Self { parent: HeaderValue::from_str(parent).ok()?, state })
     }
 
-    /// Parses the trace context in the headers of a request.
+    /// Parses the trace context in the headers of a request; `None` without exactly one valid `traceparent`.
     pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let mut parents = headers.get_all(PARENT).iter();
         let parent = parents.next()?.to_str().ok()?;

@@ -1,4 +1,4 @@
-//! The application: all parts of the server, built from a configuration, and their replacement by a reload.
+//! The application: all parts of the server, built from a configuration. Activates reloaded configurations.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -64,8 +64,8 @@ pub struct App {
 /// Maximum number of fetched MCP lists that wait to become active.
 const DISCOVERED_LIMIT: usize = 16;
 
-/// Time to wait for the first lists of MCP servers. After it, requests that need these lists are served
-/// without them.
+/// Time to wait for the first lists of MCP servers. Then requests that need missing lists are served without
+/// them.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Timeout for ending the sessions and child processes of upstreams.
@@ -76,7 +76,7 @@ impl App {
     ///
     /// # Errors
     ///
-    /// [`Conflict`] if one request would match two routes; a loaded configuration was checked for that.
+    /// [`Conflict`] if two routes match the same request. A loaded configuration has been checked for that.
     pub fn new(loaded: &Loaded) -> Result<Self, Conflict> {
         let meters = Meters::default();
         let traces = loaded.telemetry.traces.as_ref();
@@ -143,7 +143,8 @@ impl App {
         self.gateway.fetching_lists.send_replace(true);
     }
 
-    /// Fetches the first lists of MCP servers, if [`start`](Self::start) was called: requests wait for them.
+    /// Fetches the first lists of MCP servers, for which requests wait since [`start`](Self::start). Without
+    /// that call, does nothing.
     pub async fn fetch_mcp_lists(&mut self) {
         if *self.gateway.fetching_lists.borrow() {
             self.discover(DISCOVERY_TIMEOUT).await;
@@ -176,13 +177,14 @@ impl App {
         .await;
     }
 
-    /// Activates the lists of an MCP server. `None` if they could not be fetched.
+    /// Activates the lists of an MCP server, unless `lists` is `None` (not fetched) or the server is no
+    /// longer configured.
     fn activate_lists(&mut self, upstream: UpstreamName, lists: Option<McpLists>) {
         let Some(lists) = lists.filter(|_| self.active.upstreams.contains_key(&upstream)) else { return };
         self.lists.by_upstream.insert(upstream, lists);
         match self.active.snapshot(&mut self.lists, &self.gateway.snapshot()) {
             Ok(snapshot) => self.gateway.replace(snapshot),
-            // The routes of the configuration were checked when it became active.
+            // Not expected: the routes of the configuration were checked when it became active.
             Err(conflict) => error!(error = %conflict, "applying the lists of MCP servers failed"),
         }
     }
@@ -260,7 +262,7 @@ impl App {
         self.close().await;
     }
 
-    /// Ends the sessions with MCP servers, and their child processes.
+    /// Closes the sessions with MCP servers, and ends the MCP servers that are child processes.
     pub async fn close(self) {
         let servers = self.active.mcp_servers();
         drop(self.active);
@@ -287,7 +289,7 @@ impl RunningApp {
     }
 }
 
-/// Builds the access rules. `None` if no clients are configured.
+/// Builds the access rules; `None` if clients are not authenticated.
 fn access(loaded: &Loaded) -> Option<Arc<Access>> {
     loaded.access.clone().map(|settings| Arc::new(Access::new(settings, loaded.server.tls.clone())))
 }

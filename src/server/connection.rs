@@ -1,5 +1,5 @@
-//! A client connection: HTTP/1.1 with limits, or HTTP/2 if TLS negotiated it, until it closes or the server
-//! stops. [`HttpHandler`] routes its requests to the APIs, counts and traces them.
+//! Serves a client connection until it is closed or the server stops: HTTP/1.1, or HTTP/2 if TLS negotiated
+//! it. [`HttpHandler`] passes the requests to the APIs, and counts and traces them.
 
 use std::convert::Infallible;
 use std::future::{Future, ready};
@@ -43,7 +43,8 @@ use crate::wire::yield_before_write;
 /// allocate memory for the headers of every request.
 pub(super) const HEAD_LIMIT_BYTES: usize = 64 << 10;
 
-/// Timeout of a TLS handshake, and of flushing written bytes before a connection is closed.
+/// Maximum timeout of a TLS handshake, and of flushing written bytes before a connection is closed. Shorter
+/// timeouts in the settings apply.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of unsent bytes of a response in the socket buffer. Otherwise the kernel accepts megabytes,
@@ -58,7 +59,7 @@ const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of open requests of one HTTP/2 connection; further ones wait.
 const STREAM_LIMIT: u32 = 128;
 
-/// What a listener needs to serve its connections. Each connection is served by a clone.
+/// Settings, certificate and handler of a listener's connections. Each connection is served by a clone.
 #[derive(Clone)]
 pub(super) struct ConnectionServer {
     pub(super) settings: ListenerSettings,
@@ -141,9 +142,9 @@ impl ConnectionServer {
                 .max_header_size(HEAD_LIMIT_BYTES)
                 .max_buf_size(HEAD_LIMIT_BYTES)
                 .serve_connection(TokioIo::new(stream), service);
-            // No timeout per part: the write timeout of the stream suffices for the single response. The
-            // library also polls the next part while several are unwritten, and writing those may take a slow
-            // client longer.
+            // No timeout per part: with one response at a time, the write timeout of the stream suffices. The
+            // library also polls the next part while several parts are unwritten, and a slow client may need
+            // longer than the timeout to read all of them.
             self.drive(pin!(served), None, peer, &activity).await;
         }
     }
@@ -198,7 +199,8 @@ impl ConnectionServer {
         }
     }
 
-    /// Waits until the shutdown closes a connection that has no open request.
+    /// Waits until the shutdown has begun to close connections; on a connection without a request so far,
+    /// [`FIRST_REQUEST_TIMEOUT`] longer.
     async fn draining(&self, activity: &Activity) {
         self.shutdown.draining().await;
         // The first request of the connection may be under way.
@@ -207,7 +209,8 @@ impl ConnectionServer {
         }
     }
 
-    /// Handles one request of a connection. During a shutdown, closes the connection after the response.
+    /// Handles one request of a connection. During a shutdown, an HTTP/1.1 connection is closed after the
+    /// response.
     fn serve_request(
         &self,
         request: Request<Incoming>,

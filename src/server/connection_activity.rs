@@ -3,8 +3,8 @@
 //! Detects clients that occupy a connection without using it:
 //!
 //! - A client opens a connection and leaves it idle, or sends the headers of a request slowly (slowloris).
-//! - A client requests much over HTTP/2 and reads none of it, although the connection itself is alive.
-//! - A client reads none of a long response. It is disconnected when other clients need the memory.
+//! - A client sends requests over HTTP/2 and does not read the responses, although the connection is alive.
+//! - A client does not read a long response. It is disconnected when other clients need the memory.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -29,8 +29,8 @@ use crate::wire::{MapPoll, PolledFrame};
 /// response buffer: the socket buffer accepts it whole.
 pub(super) const SHORT_BYTES: usize = StreamedPassthrough::SHORT_BYTES;
 
-/// Size of the parts in which the HTTP library writes longer responses. Bytes that a client has read are
-/// counted in steps of this size.
+/// Maximum size of the parts that the HTTP library gets of a longer response. Written bytes are released from
+/// the response buffer in steps of this size.
 const PART_BYTES: usize = 16 << 10;
 
 /// Activity of one connection. Clones share it.
@@ -46,7 +46,7 @@ pub(super) struct Activity {
 pub(super) struct State {
     /// Number of requests so far.
     requests: u64,
-    /// Number of requests whose responses are not written completely.
+    /// Number of open requests ([`ActiveRequest`]).
     pub(super) open: usize,
     /// Number of open requests that wait for the next part of their body.
     incomplete: usize,
@@ -206,7 +206,7 @@ impl Drop for WaitingForBody {
     }
 }
 
-/// One request, until its response is written.
+/// One open request, until its response is written, or handed to the HTTP library if it is short (HTTP/1.1).
 #[derive(Debug)]
 pub(super) struct ActiveRequest {
     activity: Activity,
@@ -214,7 +214,8 @@ pub(super) struct ActiveRequest {
 }
 
 impl ActiveRequest {
-    /// Wraps the response. A long body is counted in the response buffer until it is written.
+    /// Wraps the response. A long body, unless it is streamed, is counted in the response buffer until it is
+    /// written.
     pub(super) fn watch_response_body(self, response: Response<Body>) -> Response<Body> {
         let is_in_memory = response.extensions().get::<StreamedPassthrough>().is_none();
         let length =
@@ -246,7 +247,8 @@ impl Drop for ActiveRequest {
     }
 }
 
-/// The body of a response, in parts. The HTTP library polls the next part when it has written the one before.
+/// The body of a response, in parts. The HTTP library polls the next part only while its write buffer has
+/// room.
 struct TrackedBody {
     body: Body,
     request: Arc<ActiveRequest>,

@@ -4,7 +4,7 @@
 //! - When all slots are occupied, the longest-idle connections are closed. Clients that only keep connections
 //!   open do not block others.
 //! - When responses exceed the response buffer, the connections that have read nothing for the longest time
-//!   are closed. Clients that request much and read nothing do not use up the memory of others.
+//!   are closed. Clients that do not read long responses do not use up the memory of others.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -42,8 +42,8 @@ pub(super) struct ResponseBuffer {
 }
 
 impl ResponseBuffer {
-    /// Creates a buffer of `limit_bytes`, but of at most half of the upstream buffer, if there is one.
-    /// Clients that read nothing leave the other half to those that read.
+    /// Creates a buffer of `limit_bytes`, but of at most half of the upstream buffer, if there is one. The
+    /// other half remains for clients that read their responses.
     pub(super) fn new(limit_bytes: usize, upstream_buffer: Option<UpstreamBuffer>) -> Arc<Self> {
         let (buffered_bytes, is_over) = (AtomicUsize::new(0), Notify::new());
         Arc::new(Self { buffered_bytes, limit_bytes, is_over, upstream_buffer })
@@ -128,7 +128,7 @@ impl ConnectionLimiter {
         ConnectionSlot { activity, limiter: self.clone(), number, _permit: permit }
     }
 
-    /// Closes the connections that have been idle for the longest time: one in 64.
+    /// Closes the connections that have been idle for the longest time: at most one in [`CLOSED_SHARE`].
     pub(super) fn close_idle(&self) {
         let connections = self.connections.lock();
         let idle = connections.values().filter_map(|activity| Some((activity.idle_since()?, activity)));
@@ -162,8 +162,8 @@ impl ConnectionLimiter {
         }
     }
 
-    /// Closes as many connections as needed, and returns their number. A long response is never cut off while
-    /// its request is the only open one on connections with long responses.
+    /// Closes as many connections as needed, and returns their number. Closes none while the connections with
+    /// long responses have only one open request: a single response may exceed the limit.
     fn close_slow_readers(&self, stalled_for: Duration) -> usize {
         let connections = self.connections.lock();
         let (mut requests, mut stalled) = (0, Vec::new());
@@ -212,7 +212,7 @@ impl ConnectionSlot {
             if self.activity.state().must_close {
                 return "does not read a long response";
             }
-            // A request may have arrived since then.
+            // A request may have arrived since the limiter chose this connection.
             if self.activity.idle_since().is_some() {
                 return "idle";
             }

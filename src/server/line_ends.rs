@@ -156,7 +156,7 @@ impl HeadersState {
         ParserState::Headers
     }
 
-    /// Returns the position after the headers.
+    /// Returns the parser state after the headers.
     fn end(self) -> ParserState {
         match self.length {
             _ if self.is_chunked => ParserState::ChunkSize,

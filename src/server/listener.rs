@@ -113,7 +113,8 @@ struct UnloggedFailures {
 impl HandshakeFailures {
     const LOG_EVERY: Duration = Duration::from_secs(60);
 
-    /// Counts a failure. Logs each single failure at `debug` only.
+    /// Counts a failure and logs it at `debug`. Logs the counted failures at `info`, at most once per
+    /// [`LOG_EVERY`](Self::LOG_EVERY).
     pub(super) fn add(&self, peer: SocketAddr, error: String) {
         debug!(%peer, error = %Untrusted(&error), "TLS handshake failed");
         let mut unlogged = self.0.lock();

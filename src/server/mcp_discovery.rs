@@ -142,7 +142,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 /// Delay after `list_changed`, because further changes often follow (debouncing).
 const DEBOUNCE_TIME: Duration = Duration::from_millis(100);
 
-/// Polls the lists of an upstream. Reports lists that differ from the known ones, and the first of
+/// Polls the lists of an upstream. Reports lists that differ from the known lists, and the first of
 /// consecutive failures.
 pub(super) async fn poll(
     upstream: McpUpstream,

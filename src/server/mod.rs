@@ -4,14 +4,14 @@
 //!
 //! - [`serve`] accepts connections on a [`Listener`] until its `stop` completes, and then drains them
 //!   (graceful shutdown).
-//! - `connection` serves a client connection: TLS, HTTP/1.1 (with `line_ends` checked) or HTTP/2. Its
+//! - `connection` serves a client connection: TLS, HTTP/1.1 (whose lines `line_ends` checks) or HTTP/2. Its
 //!   [`HttpHandler`] routes a request to its API and counts it.
 //! - `connection_activity` tracks the requests of a connection. `connection_limiter` closes connections
 //!   when there are too many, or when they use too much memory.
 //!
 //! Configuration:
 //!
-//! - [`App`] is all parts of the server, built from a configuration; a reload replaces them.
+//! - [`App`] has all parts of the server, built from a configuration, and activates reloaded configurations.
 //! - `reload` reloads the configuration when its files change, and on request. `mcp_discovery` keeps the
 //!   lists of MCP servers current.
 //!
@@ -58,8 +58,8 @@ pub use reload::{Reloader, hangup_signals};
 
 /// Serves until `stop` completes, then shuts down gracefully:
 ///
-/// 1. For [`ListenerSettings::shutdown_delay`] it serves as before, while load balancers notice that it is no
-///    longer ready. Each HTTP/1.1 connection is closed with its next response.
+/// 1. For [`ListenerSettings::shutdown_delay`], the server accepts requests as before, while load balancers
+///    notice that it is no longer ready. Each HTTP/1.1 connection is closed after its next response.
 /// 2. Connections without a request are closed. As long as earlier connections have requests in flight, new
 ///    connections are still accepted, for one request each: the next process may be able to bind the port
 ///    only after this one has closed it, and until then no client is rejected.
@@ -122,7 +122,7 @@ pub async fn serve(
         let after = settings.shutdown_timeout;
         warn!(connections = cut_off, ?after, "shutdown timeout: cancelling requests in flight");
         shutdown.send_replace(Shutdown::Overdue);
-        // The time in which requests in flight write their error responses.
+        // Requests in flight get this time to write their error responses.
         if timeout(CANCEL_TIMEOUT, all_closed()).await.is_err() {
             shutdown.send_replace(Shutdown::Closed);
             // A closed connection ends when its task is next polled. A task that blocks is not polled, and
@@ -134,7 +134,7 @@ pub async fn serve(
     cut_off
 }
 
-/// The first SIGTERM or Ctrl-C after [`install`](Self::install).
+/// Signal that stops the program: the first SIGTERM or SIGINT (Ctrl-C) after [`install`](Self::install).
 ///
 /// A second signal ends the process at once. Signals that arrive together with the first do not count as a
 /// second one.
@@ -175,7 +175,8 @@ impl StopSignal {
                 }
             };
             let overdue = async {
-                // The timeout is in the configuration, which is read first. A file in it may block.
+                // The timeout depends on the configuration, which may not be loaded yet. Reading one of its
+                // files may block.
                 let Ok(set) = timeout(LOAD_TIMEOUT, exit_timeout_set).await else { return LOAD_TIMEOUT };
                 let Ok(after) = set else { return std::future::pending().await };
                 sleep(after).await;
@@ -305,7 +306,7 @@ impl Acceptor {
 
     /// Serves the connections that are in the accept queue of the kernel, which would otherwise be reset, and
     /// closes the port. Together they wait for slots for at most the maximum of [`ACCEPT_PAUSE`], because
-    /// there can be a thousand of them.
+    /// there can be thousands of them.
     async fn accept_queued(&mut self, port: TcpListener, tasks: &TaskTracker) {
         // tokio would accept nothing before its event loop reports the port as readable.
         let Ok(port) = port.into_std() else { return };

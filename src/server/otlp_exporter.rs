@@ -95,7 +95,7 @@ impl Exporter {
     }
 }
 
-/// The collector of one kind of telemetry, and the state of the export to it.
+/// The collector of one signal (traces or metrics), and the state of the export to it.
 struct Collector {
     http: HttpUpstream,
     timeout: Duration,
@@ -130,7 +130,7 @@ impl ExportError {
 }
 
 impl Collector {
-    /// Exports spans in batches until shutdown, and then the remaining ones.
+    /// Exports spans in batches until shutdown, and then the remaining spans.
     async fn export_spans(mut self, mut queue: SpanQueue, delay: Duration, service: Resource) {
         let stop = self.stop.clone();
         while let Some(batch) = queue.next_batch(BATCH_LIMIT, delay, &stop).await {

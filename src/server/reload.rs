@@ -50,8 +50,8 @@ impl Reloader {
         let reloads = &mut self.process.reloads;
         tokio::select! {
             Some(()) = self.hangups.recv() => {}
-            // Receives all waiting requests. Without an admin API, it returns 0 at once, which disables this
-            // branch.
+            // Receives all waiting requests. Without an admin API, `recv_many` returns 0 at once, which
+            // disables this branch.
             1..=usize::MAX = reloads.recv_many(&mut requests, reloads.max_capacity()) => {}
             () = self.files.changed() => info!("configuration files changed"),
         }
@@ -73,7 +73,8 @@ impl Reloader {
         }
     }
 
-    /// Returns the new configuration, with the changed settings that take effect only after a restart.
+    /// Loads and activates the configuration. Returns it, with the names of the changed settings that take
+    /// effect only after a restart.
     ///
     /// # Errors
     ///
@@ -163,8 +164,8 @@ pub fn hangup_signals() -> io::Result<Signal> {
 }
 
 impl ConfigFiles {
-    /// Waits until the files differ from those that were read, and have not changed for one interval. So a
-    /// file that is being written is read only when it is complete.
+    /// Waits until the files have changed since they were read, and then remained unchanged for one interval.
+    /// So a file that is being written is read only when it is complete.
     async fn changed(&self) {
         if self.interval.is_zero() || self.fingerprint.is_none() {
             return std::future::pending().await;
@@ -187,11 +188,11 @@ impl ConfigFiles {
     }
 }
 
-/// Fingerprint of the configuration files and of the files that they refer to. If it is equal, nothing has
-/// changed.
+/// Fingerprint of the configuration files and of the files that they refer to: path, length, modification
+/// time and resolved path of each file.
 ///
-/// It consists of path, length, modification time and resolved symlink of each file. So it changes if a file
-/// is written or replaced, or if a symlink changes, which is how Kubernetes updates mounted folders.
+/// It changes if a file is written or replaced, or if a symlink changes, which is how Kubernetes updates
+/// mounted folders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ConfigFingerprint(Vec<(PathBuf, Option<FileFingerprint>)>);
 
@@ -213,7 +214,7 @@ fn fingerprint_of(path: &Path) -> Option<FileFingerprint> {
     Some((metadata.len(), metadata.modified().ok(), fs::canonicalize(path).ok()?))
 }
 
-/// Names of the settings that differ from those at startup, and that take effect only after a restart.
+/// Names of the settings that have changed since startup, and that take effect only after a restart.
 pub(super) fn restart_differences(startup: &Loaded, loaded: &Loaded) -> Vec<String> {
     let mut found = differences("server", &startup.server, &loaded.server);
     found.extend(differences("admin", &startup.admin, &loaded.admin));

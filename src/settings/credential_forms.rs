@@ -1,8 +1,8 @@
 //! Credentials that are recognized by their form, regardless of the name before them: tokens, private keys,
 //! and the passwords in URLs and connection strings.
 //!
-//! [`PRIVATE_KEYS`] and [`FORMS`] are the only patterns of keys and tokens. Error texts of upstreams are
-//! masked with them, too.
+//! [`PRIVATE_KEYS`] and [`FORMS`] are the only patterns of keys and tokens. They also mask credentials in the
+//! error messages of upstreams.
 
 use std::{ops::Range, sync::LazyLock};
 
@@ -70,11 +70,12 @@ pub(crate) fn replaced(text: &str, ranges: &[Range<usize>], mask: &str) -> Strin
 }
 
 /// Byte ranges of private keys and of the credentials that [`FORMS`] describes, in order. Words that only
-/// resemble a token are excluded, because a configuration contains more prose than an error text does.
+/// resemble a token are excluded, because a configuration contains more prose than an error message does.
 pub(crate) fn tokens_in(text: &str) -> Vec<Range<usize>> {
     static KEYS_REGEX: LazyLock<Regex> = LazyLock::new(|| fixed_regex(PRIVATE_KEYS));
     static FORMS_REGEX: LazyLock<Regex> = LazyLock::new(|| fixed_regex(FORMS));
-    // Two searches: a marker that is only mentioned matches the rest of the text, which may contain tokens.
+    // Two searches, because a `BEGIN` marker that is only mentioned matches the rest of the text: one search
+    // would not find the tokens in it.
     let keys = KEYS_REGEX.find_iter(text).filter(|found| has_private_key(found.as_str()));
     let tokens = FORMS_REGEX.captures_iter(text).filter_map(|found| token_range(&found));
     merged(keys.map(|found| found.range()).chain(tokens).collect())
@@ -165,7 +166,8 @@ pub(crate) fn in_queries(text: &str) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Beginning of a text. Searching the whole rest of the text after each match would take quadratic time.
+/// First 1,024 bytes of a text. Searching the whole rest of the text after each match would take quadratic
+/// time.
 fn beginning(text: &str) -> &str {
     &text[..text.floor_char_boundary(1024)]
 }

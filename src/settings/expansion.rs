@@ -59,7 +59,7 @@ pub(crate) struct Expanded {
     pub(crate) external: bool,
 }
 
-/// Maximum size of a file with a secret, in bytes.
+/// Maximum size of a file that a value refers to, in bytes.
 pub(crate) const SECRET_LIMIT_BYTES: u64 = 1 << 20;
 
 /// Expands `${NAME}`, `${NAME:-default}` and `${file:/path}`. `$${` is an escaped `${`.
@@ -143,7 +143,7 @@ fn value_of(context: ReadContext<'_>, span: SourceSpan, inside: &str) -> Checked
     })
 }
 
-/// Whether a text can be the name of an environment variable.
+/// Whether a string can be the name of an environment variable.
 pub(crate) fn is_variable_name(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         && name.starts_with(|first: char| !first.is_ascii_digit())

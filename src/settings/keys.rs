@@ -1,4 +1,4 @@
-//! Key tables of the sections. The parser, the JSON Schema and the reference pages are generated from them.
+//! Key tables of the sections, which the parser, the JSON Schema and the reference pages are based on.
 
 use std::{fmt, ops::RangeInclusive};
 
@@ -69,7 +69,7 @@ pub(crate) struct KeySpec {
 pub(crate) enum Masking {
     /// The whole value.
     Always,
-    /// Values whose user-defined name looks like that of a credential, for example headers.
+    /// Values with user-defined names (such as headers), if the name looks like the name of a credential.
     ByName,
     /// Nothing: user-defined names in the value, for example names of fields, are not names of credentials.
     Never,

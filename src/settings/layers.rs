@@ -58,7 +58,7 @@ pub(crate) fn variable(setting: &str) -> String {
     format!("{PREFIX}{}", setting.to_ascii_uppercase().replace('.', "__"))
 }
 
-/// Lists all process settings of a section, including those of nested sections, with their paths.
+/// Lists all process settings of a section and of its nested sections, with their paths.
 fn settings_of(table: &'static KeyTable, path: &str) -> Vec<(String, &'static KeySpec)> {
     let settings = table.keys().filter(|key| key.takes_effect.is_some()).flat_map(|key| {
         let path = format!("{path}.{}", key.name);
@@ -99,7 +99,7 @@ pub(crate) fn merge(
     for (name, span) in &external.0 {
         let text = report.files().text(*span);
         // An empty variable or flag is ignored, because container tools set variables without a value to the
-        // empty string; but not a secret: ignoring it could disable what the secret protects.
+        // empty string. An empty secret is not ignored: that could disable what the secret protects.
         let applies = |key: &KeySpec| !text.is_empty() || key.secret;
         let setting = settings.iter().find(|(path, _)| path == name || variable(path) == *name);
         if let Some((path, key)) = setting.filter(|(_, key)| applies(key)) {

@@ -1,4 +1,4 @@
-//! Collector of the problems of one run, so that all of them are reported at once.
+//! Collector of the problems of one run (one parse of a configuration), so that all are reported together.
 
 use std::{
     any::{Any, TypeId},
@@ -16,7 +16,7 @@ use super::{
     tree::Node,
 };
 
-/// Collector of problems, with data shared by the parsers of one run.
+/// Collector of problems, and of other data that the parsers of one run share.
 pub(crate) struct Report<'f> {
     files: &'f Files,
     /// Whether parsing has been cancelled.
@@ -43,12 +43,12 @@ struct Collected {
     certificates: RefCell<Vec<(SourceSpan, SystemTime)>>,
 }
 
-/// Context of problems in shared parts, for example the named rules that a route uses.
+/// Context of a problem in a shared part of the configuration, such as the named rules that a route uses.
 #[derive(Debug, Clone)]
 pub(crate) struct ProblemContext {
     /// Text appended to messages: "in the rules `report`, used by the route `get_report`".
     pub(crate) text: String,
-    /// Span in the operator's file; problems in built-in presets are reported there.
+    /// Span in the operator's file. A problem inside a built-in preset is reported at this span.
     pub(crate) at: SourceSpan,
 }
 
@@ -92,7 +92,7 @@ impl<'f> Report<'f> {
         }
     }
 
-    /// Span of a line (from 1) of a literal block string. Other strings: the span of the whole string.
+    /// Span of a line (counted from 1) of a literal block string; for other strings, the whole span.
     pub(crate) fn line_in(&self, node: &Node, line: usize) -> SourceSpan {
         let span = node.span;
         if !node.is_literal {
@@ -103,14 +103,15 @@ impl<'f> Report<'f> {
         self.files.line_below(span, line - 1 + before).unwrap_or(span)
     }
 
-    /// Returns the cache of type `T` of this run, for example of compiled patterns.
+    /// Returns the cache of type `T` that all parsers of this run share, such as the compiled patterns.
     pub(crate) fn cache<T: Default + 'static>(&self) -> Rc<T> {
         let mut caches = self.collected.caches.borrow_mut();
         let cache = caches.entry(TypeId::of::<T>()).or_insert_with(|| Rc::new(T::default()));
         Rc::clone(cache).downcast().unwrap_or_default()
     }
 
-    /// Records a file that the configuration refers to by its absolute path, whether or not it can be read.
+    /// Records a file that the configuration refers to, whether or not it can be read. Ignores relative
+    /// paths.
     pub(crate) fn add_referenced_file(&self, path: &Path) {
         if path.is_absolute() {
             self.collected.referenced_files.borrow_mut().insert(path.to_owned());
@@ -140,7 +141,7 @@ impl<'f> Report<'f> {
         self.files
     }
 
-    /// Runs a parser; messages of problems mention `context`.
+    /// Runs `read`, and appends `context` to the messages of its problems.
     pub(crate) fn in_context<T>(&self, context: Option<ProblemContext>, read: impl FnOnce() -> T) -> T {
         let before = self.collected.context.replace(context);
         let found = read();
@@ -171,7 +172,7 @@ impl<'f> Report<'f> {
         self.add_at(Severity::Error, at, message.into(), help.into());
     }
 
-    /// Reports an error of an unusable value; returns `None` in place of the value.
+    /// Reports an error about an unusable value, and returns `None`.
     pub(crate) fn reject<T>(
         &self,
         at: CodedSpan,
@@ -195,7 +196,7 @@ impl<'f> Report<'f> {
 
     fn add_at(&self, severity: Severity, CodedSpan { code, span }: CodedSpan, message: String, help: Help) {
         let Some((span, message)) = self.message_in_context(span, message) else { return };
-        // For a file with thousands of problems, this limits the output and the work.
+        // The limit bounds the output and the work for a file with thousands of problems.
         if self.collected.problems.borrow().len() < Problems::MAX_REPORTED {
             let mut problem = Problem::with_span(self.files, code.at_span(span), message, help.0);
             problem.severity = severity;
@@ -221,12 +222,12 @@ impl<'f> Report<'f> {
         format!("{}:{}", self.files.name(span), self.files.line_and_column(span).line)
     }
 
-    /// Returns all problems, sorted by file and position. If the list is truncated, the last problem mentions
-    /// it.
+    /// Returns all problems, sorted by file and position. If some were omitted, an additional last problem
+    /// says so.
     pub(crate) fn into_problems(self) -> Vec<Problem> {
         let has_errors = self.errors() > 0;
         let mut problems = self.collected.problems.into_inner();
-        // Problems without a position come first.
+        // Within a file, problems without a position come first.
         problems.sort_by_cached_key(|problem| {
             (problem.file.clone(), problem.line, problem.column, problem.severity)
         });

@@ -64,7 +64,8 @@ impl fmt::Display for Problems {
 /// Text shown in place of a secret.
 const MASK: &str = "*****";
 
-/// Line of a problem, with terminal control characters escaped, and the position of the carets below it.
+/// Line of the file with a problem, with secrets masked and control characters escaped, and the position of
+/// the carets below the line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Excerpt {
     text: String,
@@ -75,7 +76,7 @@ pub(super) struct Excerpt {
 impl Excerpt {
     /// Maximum width of an excerpt in cells; longer lines are truncated around the caret.
     const MAX_CELLS: usize = 160;
-    /// Number of cells before the caret in a truncated line.
+    /// Maximum number of cells before the caret in a truncated line.
     const CELLS_BEFORE: usize = 60;
 
     pub(super) fn new(files: &Files, span: SourceSpan) -> Self {
@@ -98,7 +99,7 @@ impl Excerpt {
         }
         let total: usize = characters.iter().map(|(_, cells)| cells).sum();
         let least = if total > Self::MAX_CELLS { caret.saturating_sub(Self::CELLS_BEFORE) } else { 0 };
-        // The cut is at the beginning of a character, which may be several cells wide.
+        // Cut between characters: a character may be several cells wide.
         let mut cut = 0;
         for (_, cells) in &characters {
             cut += if cut < least { *cells } else { 0 };
@@ -129,7 +130,8 @@ fn escape_with_width(character: char) -> (String, usize) {
     (shown, cells)
 }
 
-/// Escapes a control character, or a character that changes the direction of the text after it.
+/// Escapes control characters, line separators, the byte order mark, and characters that change the direction
+/// of the text after them.
 fn escaped(character: char) -> String {
     let is_escaped = character.is_control()
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'

@@ -22,7 +22,7 @@ pub(crate) fn warn_of_inline(report: &Report<'_>, span: SourceSpan, name: &str, 
     }
 }
 
-/// Like [`warn_of_inline`], for a place that cannot refer to a variable or file.
+/// Like [`warn_of_inline`], but without a check: the caller knows that the value is literal.
 pub(crate) fn warn_of_literal(report: &Report<'_>, span: SourceSpan, name: &str, help: &str) {
     let message = format!("`{name}` is in plain text in the file, readable by everyone who can read it");
     report.warning(Code::SecretInFile.at_span(span), message, help);
@@ -34,7 +34,7 @@ const NAMES_OF_CREDENTIALS: &str =
 
 /// Whether the value of a key with this name is probably a credential. The name may be misspelled.
 pub(crate) fn is_secret_name(name: &str) -> bool {
-    /// Words that indicate a credential only at the end of a name: elsewhere they are common, as in `bypass`.
+    /// Words that indicate a credential only as the whole last word of a name: `bypass` is not a credential.
     const LAST_WORDS: [&str; 3] = ["pass", "pwd", "sig"];
     const PARTS: [&str; 4] = ["bearer", "passwd", "privatekey", "signature"];
     let last_word = name.rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or(name);
@@ -62,7 +62,7 @@ fn has_misspelled_secret(name: &str) -> bool {
             // The first letter is rarely misspelled: "rookie" is not meant as "cookie".
             word.bytes().next() == secret.bytes().next() && damerau_levenshtein(&word, secret) <= most
         };
-        // "taken" is within the edit distance of "token", but is a word of its own.
+        // "taken" is one edit away from "token", but is not a misspelling.
         word != "taken" && NAMES_OF_CREDENTIALS.split(' ').any(is_close)
     })
 }

@@ -31,8 +31,8 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) environment: &'a Environment,
     /// Reports an unknown key of a section. The help may name another section that has this key.
     pub(crate) report_unknown_key: fn(&Report<'_>, &Key, &KeyTable),
-    /// Reports an enumerated value that has been renamed; the strings are the id of the section and the name of
-    /// the key. Returns `false` if the value is not an old name.
+    /// Reports an enumerated value that has been renamed; the strings are the id of the section and the name
+    /// of the key. Returns `false` if the value is not an old name.
     pub(crate) report_renamed_value: fn(&Report<'_>, &Node, &str, &str) -> bool,
     /// Renamed variables of expressions, as pairs of old and new name.
     pub(crate) renamed_variables: &'static [(&'static str, &'static str)],
@@ -41,7 +41,7 @@ pub(crate) struct ReadContext<'a> {
 }
 
 impl ReadContext<'_> {
-    /// Reports an error.
+    /// Reports an error, and returns the proof of it.
     pub(crate) fn reject_at(
         &self,
         at: CodedSpan,
@@ -96,12 +96,12 @@ pub(crate) trait Setting: Sized {
         Self::read_over(value, None)
     }
 
-    /// Parses the value; a key that is absent has its value in `base`.
+    /// Parses the value; absent keys keep their values from `base`.
     fn read_over(value: &Cursor<'_>, _base: Option<Self>) -> Checked<Self> {
         Self::read(value)
     }
 
-    /// Formats the value as a default for the reference.
+    /// Formats the value as a default in the reference documentation; `None` to show no default.
     fn shown(&self, _kind: ValueKind) -> Option<String> {
         None
     }
@@ -111,10 +111,10 @@ pub(crate) trait Setting: Sized {
 pub(crate) trait Section: Sized {
     fn keys() -> &'static KeyTable;
 
-    /// Parses every field. An absent field has its value in `base`, or its default.
+    /// Parses every field. An absent field gets its value from `base`, or else its default.
     ///
-    /// An invalid field has its default, so that checks of the whole section find problems of other fields in
-    /// the same run. [`OpenSection::check_valid`] returns an error if a field is invalid.
+    /// An invalid field gets its default, so that checks of the whole section find problems of other fields
+    /// in the same run. [`OpenSection::check_valid`] returns an error if a field is invalid.
     fn read_fields(section: &OpenSection<'_>, base: Option<Self>) -> Checked<Self>;
 
     /// Appends the names of keys whose values differ and whose changes take effect only after a restart.
@@ -176,7 +176,7 @@ impl<'a> Cursor<'a> {
         Self { key_span: entry.key.span, ..self.part(&entry.value, name, kind) }
     }
 
-    /// Returns a string, number or boolean as a string. A number without quotes stays as it is written in the
+    /// Returns a string, number or boolean as a string. A number without quotes keeps its spelling in the
     /// file, because it may be a password or an identifier, such as `007`.
     pub(crate) fn scalar(&self) -> Option<String> {
         let Kind::Number(number) = &self.node.kind else { return self.node.scalar() };
@@ -243,7 +243,7 @@ impl<'a> Cursor<'a> {
         Err(self.context.reject_at(code.at_span(span), message, help))
     }
 
-    /// Like [`Self::reject_at`], but with a code.
+    /// Like [`Self::reject_at`], but takes the code with the span.
     pub(crate) fn reject_coded<T>(
         &self,
         at: CodedSpan,
@@ -309,8 +309,8 @@ impl<'a> OpenSection<'a> {
         if has_unknown(T::keys(), entries) { Err(Reported(())) } else { Ok(read) }
     }
 
-    /// Like [`Self::read`], but unknown keys, which are reported, are not an error. For checks that need the
-    /// known keys.
+    /// Like [`Self::read`], but returns the section even if it has unknown keys, which are still reported.
+    /// For checks that need the known keys.
     pub(crate) fn read_known<T: Section>(value: &Cursor<'_>, base: Option<T>) -> Checked<T> {
         let single;
         let section = match (&value.node.kind, T::keys().short_form) {
@@ -379,8 +379,8 @@ impl<'a> OpenSection<'a> {
         self.entry(name).map(|entry| &entry.value)
     }
 
-    /// Parses one key. Returns its value in `base`, or its default, if the key is absent, and its default if
-    /// it is invalid. Not inlined: inlining it into every field adds 0.5 MB of code.
+    /// Parses one key. If the key is absent, returns its value from `base`, or else its default. If the value
+    /// is invalid, returns the default. Not inlined: inlining it into every field adds 0.5 MB of code.
     #[inline(never)]
     pub(crate) fn field<T>(
         &self,
@@ -428,7 +428,7 @@ impl<'a> OpenSection<'a> {
         if self.invalid.borrow().iter().any(is_meant) { Err(Reported(())) } else { Ok(()) }
     }
 
-    /// Reports a missing key, unless there is an unknown key: that is probably the missing one, misspelled.
+    /// Reports a missing key, unless the section has an unknown key, which probably is the misspelled key.
     pub(crate) fn missing(&self, message: String, help: &str) -> Reported {
         if !self.has_unknown_keys {
             self.reject_at(Code::MissingKey.at_span(self.value.key_span), &message, help);
@@ -455,7 +455,7 @@ impl<'a> OpenSection<'a> {
                 continue;
             };
             let message = format!("`{}` has no effect {problem}", key.name);
-            // The help of a key with both is for `requires`.
+            // If a key declares both conflicts and requirements, its own help is about the requirements.
             let has_own_help = !key.own_help.is_empty() && (conflict.is_none() || key.requires.is_none());
             let help = if has_own_help { key.own_help } else { &help };
             checked = Err(self.reject_at(code.at_span(entry.key.span), &message, help));

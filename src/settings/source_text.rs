@@ -41,7 +41,7 @@ struct SourceFile {
     folder: Option<PathBuf>,
     /// The text may contain secrets.
     text: Hidden<String>,
-    /// Byte ranges of secrets, set when the file is parsed. Before, secrets are found by text search.
+    /// Byte ranges of secrets, set when the file is parsed. Until then, secrets are found by text search.
     masked: OnceLock<Vec<Range<usize>>>,
     origin: Origin,
 }
@@ -166,7 +166,7 @@ impl Files {
             let length = text.get(range.clone()).map_or_else(|| range.len(), |text| text.trim_end().len());
             range.start..range.start + length
         });
-        // Setting fails if the file has been parsed before, which found the same ranges.
+        // `set` fails if the file was parsed before. That parse found the same ranges.
         let _ = self.0[file].masked.set(trimmed.collect());
     }
 

@@ -10,7 +10,7 @@ static SYNONYMS: LazyLock<HashMap<&str, Vec<&str>>> = LazyLock::new(|| {
     lines.map(|(meant, synonyms)| (meant, synonyms.split(' ').collect())).collect()
 });
 
-/// Normalizes a word for comparison: lower case, with `_` in place of `-` and spaces.
+/// Normalizes a name for comparison: lower case, with `_` in place of `-` and spaces.
 fn normalized(text: &str) -> String {
     text.replace(['-', ' '], "_").to_ascii_lowercase()
 }
@@ -52,7 +52,7 @@ pub(crate) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a 
         .map(|(_, candidate)| candidate)
 }
 
-/// Help for a word that is not one of `candidates`: the nearest candidate, or a list of all, introduced by
+/// Help for a name that is not one of `candidates`: the nearest candidate, or a list of all, introduced by
 /// `what`.
 pub(crate) fn help<'a>(
     found: &str,
@@ -66,8 +66,8 @@ pub(crate) fn help<'a>(
     (!listed.is_empty()).then(|| format!("{what}: {listed}"))
 }
 
-/// Help for a key name of another program, in the section with the id `section`. A row with `*`, for every
-/// name, applies only if `name` does not resemble one of `known`.
+/// Help for a key name of another program, in the section with the id `section`. A line of `foreign.txt` with
+/// the name `*`, which matches every name, applies only if `name` does not resemble one of `known`.
 pub(crate) fn foreign(
     section: &str,
     name: &str,

@@ -12,10 +12,11 @@ use super::{
     suggest,
 };
 
-/// Units in ascending order; a duration is formatted with the largest unit that divides it.
+/// Units of durations, in milliseconds, in ascending order: a duration is formatted with the largest unit
+/// that divides it.
 const DURATION_UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
-/// Names of units in full, each with its symbol.
+/// Names and abbreviations of units, each followed by its symbol, for suggestions.
 const UNIT_WORDS: &str = "millisecond ms, msec ms, second s, sec s, minute m, min m, hour h, day d, byte B";
 const SIZE_UNITS: [(&str, u64); 7] = [
     ("B", 1),
@@ -39,7 +40,7 @@ pub(crate) fn size(text: &str, least: u64, most: u64) -> Result<u64, Invalid> {
     check_range(bytes, [least, most], text, format_size)
 }
 
-/// Formats a duration in milliseconds.
+/// Formats a duration, given in milliseconds, with the largest unit that divides it.
 pub(crate) fn format_duration(millis: u64) -> String {
     format_amount(millis, &DURATION_UNITS)
 }
@@ -54,7 +55,7 @@ pub(crate) fn serialize_milliseconds<S: Serializer>(time: &Duration, out: S) -> 
     out.serialize_u64(milliseconds(*time))
 }
 
-/// Formats a size in bytes.
+/// Formats a size, given in bytes, with the largest unit that divides it.
 pub(crate) fn format_size(bytes: u64) -> String {
     format_amount(bytes, &SIZE_UNITS)
 }

@@ -123,8 +123,8 @@ impl Setting for Duration {
     }
 }
 
-/// Parses a duration, or the single word that the key accepts in place of a duration (returned as `None`).
-/// `other` is the help text about that word.
+/// Parses a duration, or the single enumerated value that the key accepts in place of a duration (returned as
+/// `None`). `other` is the help about that value.
 pub(crate) fn duration_or_enum(value: &Cursor<'_>, other: &str) -> Checked<Option<Duration>> {
     let ValueKind::Either([ValueKind::Duration(least, most), ValueKind::Enum([word])]) = value.kind else {
         return value.reject_kind("a duration", None);
@@ -160,7 +160,7 @@ impl Setting for f64 {
     }
 }
 
-/// String, number or boolean as a string; a number stays as it is written in the file.
+/// String, number or boolean as a string; a number keeps its spelling in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scalar(pub(crate) String);
 
@@ -229,7 +229,7 @@ fn quantity_text(node: &Node) -> String {
 pub(crate) trait EnumSetting: Copy + PartialEq + 'static {
     const VALUES: &'static [(&'static str, Self)];
 
-    /// Returns the variant with a name.
+    /// Returns the variant with this name.
     fn from_name(name: &str) -> Option<Self> {
         Self::VALUES.iter().find(|(known, _)| *known == name).map(|(_, variant)| *variant)
     }
@@ -240,7 +240,7 @@ pub(crate) trait EnumSetting: Copy + PartialEq + 'static {
     }
 }
 
-/// Parses one of `names`; each name is paired with what it represents.
+/// Parses one of `names`, and returns the value that is paired with the name.
 pub(crate) fn read_one_of<T>(
     value: &Cursor<'_>,
     mut names: impl Iterator<Item = (&'static str, T)> + Clone,
@@ -389,7 +389,7 @@ impl<T: Setting> Setting for OneOrMore<T> {
     }
 }
 
-/// A setting that the word `off` disables.
+/// A setting that `off` disables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrOff<T> {
     /// Disabled.

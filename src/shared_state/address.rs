@@ -1,4 +1,4 @@
-//! Address and settings of the store.
+//! Address and settings of the Redis or Valkey store.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::tls::ClientTls;
 #[display("{text}")]
 pub struct StoreAddress {
     pub(super) location: StoreLocation,
-    /// The address as it is configured, for the log.
+    /// The address as configured, for the log.
     text: Box<str>,
     /// Whether the store is reached over TLS.
     pub is_tls: bool,
@@ -40,7 +40,7 @@ pub(super) struct StoreHost {
     pub(super) port: u16,
 }
 
-/// Examples of addresses.
+/// Help for an invalid address.
 const EXAMPLES: &str = "write `redis://store:6379/1`, `rediss://store`, `unix:/run/valkey.sock`, \
                         `redis+sentinel://a:26379,b:26379/mymaster` or `redis+cluster://a:6379,b:6379`";
 const NO_SCHEME: &str = "it begins with neither `redis://`, `rediss://` nor `unix:/`";
@@ -175,7 +175,8 @@ pub struct StoreSettings {
     pub tls: Option<ClientTls>,
 }
 
-/// Reads a prefix. Its characters have no meaning in the glob patterns of Redis.
+/// Parses a prefix. The accepted characters have no special meaning in the glob patterns of Redis, which
+/// `SCAN` and ACL rules use.
 fn read_prefix(value: &Cursor<'_>) -> Checked<String> {
     const LIMIT_BYTES: usize = 64;
     let text = text_of(value)?;

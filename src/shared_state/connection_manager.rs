@@ -1,4 +1,4 @@
-//! Client of Redis or Valkey: keeps a connection open, and has the scripts that run in the store.
+//! Client of Redis or Valkey, which keeps a connection open, and the scripts that run in the store.
 //!
 //! The `redis` crate implements the protocol, and `redis_connection` opens its connections. This module
 //! adds the behaviour on failure:
@@ -39,13 +39,13 @@ const FAILURE_LIMIT: u32 = 3;
 /// Backoff before the next attempt to connect: initial and maximum.
 const RECONNECT_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
-/// Script of rate limits (GCRA): moves the theoretical arrival time ahead, by the clock of the store. Returns
-/// the time to wait, or 0, in microseconds. An arrival time further ahead than calls can have moved it is
-/// ignored: others have written it, or the clock was set back.
+/// Script of rate limits (GCRA): advances the theoretical arrival time, measured with the clock of the store.
+/// Returns the time to wait in microseconds, or 0. A stored time that is further ahead than calls can advance
+/// it is ignored: another program wrote it, or the clock was set back.
 pub(super) static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("take.lua")));
 
-/// Script that returns a value up to a number of bytes, and its remaining lifetime in milliseconds. Unlike
-/// `GET`, it copes with a value of any length or type that others have written.
+/// Script that returns a value, truncated to one byte more than a limit, and its remaining lifetime in
+/// milliseconds. Unlike the command `GET`, it copes with a value of any length or type from another program.
 pub(super) static GET: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("get.lua")));
 
 /// Script that adds a member to a group if the limit allows it, and sets the lifetime of the group in
@@ -130,7 +130,7 @@ impl StoreClient {
         };
         let (client, command) = (Arc::clone(self), command.take());
         let mut running = Box::pin(async move {
-            // `run` has counted a failure.
+            // `run` has already counted a failure.
             let _ = client.run::<()>(&command).await;
             drop(permit);
         });
@@ -173,8 +173,8 @@ impl StoreClient {
                     let since = Instant::now();
                     let reason = self.use_connection(opened).await;
                     warn!(%address, reason, "shared state connection lost");
-                    // A short connection does not reset the backoff: the server may accept connections that
-                    // fail again and again.
+                    // A short-lived connection does not reset the backoff: the server may accept connections
+                    // that fail again and again.
                     if since.elapsed() > RECONNECT_BACKOFF.1 {
                         backoff = RECONNECT_BACKOFF.0;
                     }
@@ -211,8 +211,8 @@ impl StoreClient {
                             self.received(message);
                         }
                     }
-                    // One node of a Cluster has disconnected. If all nodes do, there are several failures in
-                    // a row.
+                    // One node of a Cluster has disconnected. It counts as one failure, so the loss of all
+                    // nodes counts as several in a row.
                     Some(PushInfo { kind: PushKind::Disconnection, .. }) => {
                         connected.record(Some(&no_response(io::ErrorKind::NotConnected)));
                     }

@@ -1,10 +1,11 @@
 //! Shared state of several replicas, in one Redis or Valkey: usage of rate limits, cached responses, and
 //! messages that replicas publish to each other.
 //!
-//! - [`SharedStore`] is the store, with a few operations. [`ReplicaMessage`] is a published message.
-//! - `address` is the address of the store ([`StoreSettings`]).
-//! - `connection_manager` keeps the connection open, and has the scripts that run in the store.
-//!   `redis_connection` opens it: to one server, to the primary that `sentinel` finds, or to a Cluster.
+//! - [`SharedStore`] performs the operations on the store. [`ReplicaMessage`] is a published message.
+//! - `address` parses the address and the settings of the store ([`StoreSettings`]).
+//! - `connection_manager` keeps a connection open, and has the scripts that run in the store.
+//!   `redis_connection` opens connections: to one server, to the primary that `sentinel` finds, or to a
+//!   Cluster.
 //!
 //! Operations have a timeout, and fail at once with [`StoreUnreachable`] while the store is known to be down;
 //! each policy then decides how it behaves. Values are encrypted, and their keys are keyed hashes, so the
@@ -39,9 +40,9 @@ pub(crate) use tests::memory::MemoryStore;
 const WRITE_LIMIT: u32 = 16 << 10;
 /// Bytes of one unit of [`WRITE_LIMIT`].
 const WRITE_UNIT_BYTES: usize = 1 << 10;
-/// Maximum number of messages that a listener has not read yet.
+/// Maximum number of unread events of a listener. A listener that falls behind loses the oldest events.
 const LISTENER_BACKLOG: usize = 256;
-/// Maximum number of members that are read from a group.
+/// Maximum number of members of a group that are decrypted and returned.
 const MEMBER_LIMIT: usize = 1024;
 
 /// A message to every replica.
@@ -140,8 +141,8 @@ impl SharedStore {
         self.client.settings.entry_limit_bytes
     }
 
-    /// The key in the store for a value of this `kind` that `parts` identify. It is the same on every
-    /// replica, and a keyed hash, which reveals nothing about the parts.
+    /// Returns the key in the store of the value that `kind` and `parts` identify. The key is the same on
+    /// every replica. It contains a keyed hash, so it reveals nothing about the parts.
     pub fn name(&self, kind: &str, parts: &[&[u8]]) -> String {
         let mut all = vec![kind.as_bytes()];
         all.extend_from_slice(parts);
@@ -197,7 +198,7 @@ impl SharedStore {
             self.client.counts.add("not_written");
             return;
         }
-        // The store accepts no time below 1.
+        // `SET … PX` requires a lifetime of at least 1 ms.
         let ttl_ms = milliseconds(ttl).max(1);
         self.client.run_detached(cmd("SET").arg(name).arg(&encrypted).arg("PX").arg(ttl_ms), encrypted.len());
     }

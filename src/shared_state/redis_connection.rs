@@ -26,7 +26,7 @@ use super::sentinel::find_primary;
 use super::tests::memory::MemoryStore;
 use crate::tls::{ClientTls, Pem};
 
-/// Timeout for connecting, up to the first response.
+/// Timeout for opening a connection, from the TCP handshake to the response to the test script.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout for one Sentinel to name the primary, and for one node of a Cluster to accept a connection. It is
 /// short, because another Sentinel or node may respond sooner.
@@ -36,8 +36,7 @@ const QUEUE_LIMIT: usize = 4096;
 /// Maximum number of unread pushed messages. Beyond it the connection is closed, because messages would be
 /// lost.
 const PUSH_LIMIT: usize = 1024;
-/// Number of attempts to send a command to another node of a Cluster, after its key has moved or a node has
-/// failed over.
+/// Maximum number of retries of a command in a Cluster, after its key has moved or a node has failed over.
 const CLUSTER_RETRIES: u32 = 3;
 
 /// A connection that is ready for use: after login, subscription to the channel, and a successful test
@@ -56,7 +55,7 @@ impl OpenConnection {
     ///
     /// # Errors
     ///
-    /// The reason for the failure, as text for the log.
+    /// The reason for the failure, for the log.
     pub(super) async fn open(settings: &StoreSettings, channel: &str) -> Result<Self, String> {
         let found;
         let location = match &settings.address.location {
@@ -172,7 +171,7 @@ fn cluster(
     builder.build()
 }
 
-/// Why connecting failed, without the password, which a server may repeat in its error.
+/// Describes why connecting failed, without the passwords, which a server may repeat in its error message.
 pub(super) fn describe_error(error: &RedisError, settings: &StoreSettings) -> String {
     let text = error.to_string();
     // A server that does not know `HELLO` repeats the arguments of the command, and may truncate them.

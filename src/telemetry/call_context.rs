@@ -38,7 +38,7 @@ struct CallState {
 struct UpstreamTime {
     /// Number of attempts in flight.
     in_flight: u32,
-    /// Start of the current period with attempts in flight; `None` if there are none.
+    /// Start of the current period with attempts in flight; `None` if no attempt is in flight.
     since: Option<Instant>,
     /// Total duration of the earlier periods.
     before: Duration,

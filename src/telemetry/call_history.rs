@@ -143,8 +143,9 @@ impl CallCounts {
         }
     }
 
-    /// Estimates the duration within which this share of the calls completed, by interpolation in its bucket.
-    /// `None` if there were no calls. If the duration is above all bounds, the largest bound is returned.
+    /// Estimates the duration within which this share of the calls (0 to 1) completed, by interpolation
+    /// within a bucket. `None` without calls. If the duration is above all bounds, the largest bound is
+    /// returned.
     #[expect(clippy::cast_precision_loss, reason = "an estimate; counts of an hour are far below 2^53")]
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let wanted = share * self.took.count() as f64;
@@ -190,7 +191,7 @@ pub struct FailedCall {
     pub upstream_status: Option<u16>,
     /// The rule that matched, if there was a response.
     pub matched_rule: Option<MatchedRule>,
-    /// The error text from the log line, if there is one.
+    /// The error message of the log line, if there is one, truncated to 600 bytes.
     pub reason: Option<Box<str>>,
     /// The duration of the call.
     pub took: Duration,
@@ -209,7 +210,7 @@ pub enum MatchedRule {
 
 /// The last failed calls. Clones share them.
 ///
-/// Only failed calls lock the mutex, and only to add their entry.
+/// Successful calls do not lock the mutex; a failed call locks it to add its entry.
 #[derive(Debug, Clone, Default)]
 pub struct FailedCalls(Arc<Mutex<Ring>>);
 
@@ -220,7 +221,7 @@ struct Ring {
 }
 
 impl FailedCalls {
-    /// Adds a failure.
+    /// Adds a failure, with a truncated reason. Drops the oldest failure if the limit is reached.
     pub fn add(&self, mut failure: FailedCall) {
         if let Some(reason) = failure.reason.as_mut().filter(|reason| reason.len() > REASON_LIMIT_BYTES) {
             let end = reason.floor_char_boundary(REASON_LIMIT_BYTES - '…'.len_utf8());

@@ -1,4 +1,4 @@
-//! The log: structured lines on standard error. Errors are logged with all their sources, untrusted texts
+//! The log: structured lines on standard error. Errors are logged with all their sources, untrusted strings
 //! without line breaks.
 
 use std::{
@@ -62,7 +62,7 @@ pub enum LogFormat {
 }
 
 impl LogFormat {
-    /// Formats a line that is not written by the log itself: before the log is set up, or about the log.
+    /// Formats a line that bypasses the log: a line before the log is set up, or about the log itself.
     pub fn line(self, level: &str, message: &str) -> String {
         match self {
             Self::Text => message.to_owned(),
@@ -101,12 +101,12 @@ pub fn dropped() -> u64 {
     WRITER.get().map_or(0, LogWriter::dropped)
 }
 
-/// Sets up the log of this process, once. It writes to standard error: standard output is for results, and in
-/// stdio mode for the protocol.
+/// Sets up the log of this process, once. The log is on standard error: standard output is for results, and
+/// in stdio mode for the protocol.
 ///
 /// # Errors
 ///
-/// A sentence, if the thread can't be created, or if the log was set up before.
+/// A message, if the thread can't be created, or if the log was set up before.
 pub fn init(settings: &LogSettings) -> Result<(), String> {
     let writer = LogWriter::start(io::stderr(), settings.format)
         .map_err(|error| format!("the log thread can't be started: {error}"))?;
@@ -115,8 +115,8 @@ pub fn init(settings: &LogSettings) -> Result<(), String> {
         .with_max_level(level)
         .with_timer(write_now as fn(&mut Writer<'_>) -> fmt::Result)
         .with_writer(writer.clone())
-        // Otherwise, if standard error is closed, the library reports that the log can't be written on
-        // standard error, which panics and ends the program.
+        // The library would report its own errors with `eprintln!`, which panics and ends the program if
+        // standard error is closed.
         .log_internal_errors(false);
     let set = match settings.format {
         LogFormat::Text => {
@@ -171,8 +171,8 @@ impl Visit for FieldWriter<'_> {
 }
 
 impl FieldWriter<'_> {
-    /// Writes a field with the value in the buffer. A value with spaces is quoted, so that programs find its
-    /// end. Control characters are escaped, so that a terminal does not interpret them.
+    /// Writes a field with the value in the buffer. A value with spaces, quotes or `=` is quoted, so that
+    /// programs find its end. Control characters are escaped, so that a terminal does not interpret them.
     fn write_field(&mut self, name: &str) -> fmt::Result {
         if !mem::take(&mut self.is_first) {
             self.writer.write_char(' ')?;
@@ -199,8 +199,8 @@ impl FieldWriter<'_> {
     }
 }
 
-/// Whether a value is one quoted string, as `{:?}` formats it. Otherwise, a quote inside would end it, and
-/// the rest would look like further fields.
+/// Whether a value is one quoted string, as `{:?}` formats it. Any other value with quotes must be quoted
+/// again: a quote inside would end the string, and the rest would look like further fields.
 fn is_quoted(value: &str) -> bool {
     let inside = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     let unescaped = inside.map(|inside| inside.replace(r"\\", "").replace(r#"\""#, ""));
@@ -209,8 +209,8 @@ fn is_quoted(value: &str) -> bool {
 
 /// Formats an error and each of its sources, separated by `: `.
 ///
-/// The errors of glossator never repeat the text of their source, but those of libraries do. A source is
-/// skipped if its text is part of the previous text.
+/// Errors of glossator never repeat the message of their source, but errors of some libraries do. A source is
+/// skipped if its message is part of the previous message.
 pub struct ErrorChain<'a>(pub &'a dyn Error);
 
 impl Display for ErrorChain<'_> {
@@ -230,11 +230,11 @@ impl Display for ErrorChain<'_> {
     }
 }
 
-/// Formats an untrusted text, such as input of a client, or output of a program or an upstream: in one line,
-/// at most [`LOGGED_BYTES`] before control characters are escaped.
+/// Formats an untrusted string, such as input of a client, or output of a program or an upstream: in one
+/// line, at most [`LOGGED_BYTES`] before control characters are escaped.
 pub struct Untrusted<'a>(pub &'a str);
 
-/// Maximum length of a logged value of a request or response, or of another untrusted text, in bytes before
+/// Maximum length of a logged value of a request or response, or of another untrusted string, in bytes before
 /// escaping.
 pub const LOGGED_BYTES: usize = 256;
 

@@ -28,7 +28,7 @@ const GATHER_TIME: Duration = Duration::from_millis(20);
 /// dropped.
 const LIMIT_BYTES: usize = 1 << 20;
 
-/// Adds log lines to the buffer. Clones share the buffer.
+/// Writer that adds log lines to the buffer. Clones share the buffer.
 #[derive(Debug, Clone)]
 pub(super) struct LogWriter(Arc<LogBuffer>);
 
@@ -58,7 +58,7 @@ impl LogWriter {
     ///
     /// # Errors
     ///
-    /// When the system can't create a thread.
+    /// If the system can't create a thread.
     pub(super) fn start(out: impl Write + Send + 'static, format: LogFormat) -> io::Result<Self> {
         let shared = Arc::<LogBuffer>::default();
         let writer = Self(Arc::clone(&shared));

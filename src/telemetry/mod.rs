@@ -1,7 +1,7 @@
 //! Telemetry for operators: log, metrics, traces, and the request ids that connect them.
 //!
-//! - [`log`] sets up the log. [`ErrorChain`] formats an error with all its sources, [`Untrusted`] a text that
-//!   may come from outside.
+//! - [`log`] sets up the log. [`ErrorChain`] formats an error with all its sources, [`Untrusted`] a string
+//!   from a client or an upstream.
 //! - [`RequestId`] is the same in the log, in tool errors and in `X-Request-Id`. A [`CallContext`] carries it
 //!   through all modules.
 //! - [`Meters`] is the registry of metrics. [`History`] has the call statistics of the last hour,

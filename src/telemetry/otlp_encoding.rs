@@ -56,7 +56,7 @@ impl MetricsSnapshot {
 /// that were rejected nevertheless (OTLP "partial success"), and the reason. A response that can't be parsed
 /// counts as one without rejections.
 pub fn decode_partial_success(body: &[u8]) -> (u64, String) {
-    // The responses for traces and metrics have the same members with the same field numbers.
+    // The responses for traces and metrics have the same fields with the same numbers.
     const _: fn(ExportMetricsServiceResponse) = |response| drop(response.partial_success);
     let response = ExportTraceServiceResponse::decode(body).unwrap_or_default();
     let partial = response.partial_success.unwrap_or_default();
@@ -137,8 +137,8 @@ fn nanos(time: SystemTime) -> u64 {
 /// The name of the program, and the default of `service.name`.
 const NAME: &str = "glossator";
 
-/// The OTLP resource of a service of this name, which produces all telemetry. Attributes in `more` override
-/// the built-in ones.
+/// Builds the OTLP resource of the service, which produces all telemetry. Attributes in `more` override the
+/// built-in ones, and `name` overrides `service.name`.
 pub fn service_resource(name: Option<String>, more: impl IntoIterator<Item = (String, String)>) -> Resource {
     Resource::builder_empty()
         .with_attributes([text("service.name", NAME), text("service.version", env!("CARGO_PKG_VERSION"))])
@@ -162,7 +162,7 @@ struct OtlpMetric {
 type Attribute = Option<Option<KeyValue>>;
 
 /// Returns the OTLP metrics for a family. If the semantic conventions have a name for the same data, only
-/// that one is used.
+/// that name is used.
 fn otlp_metrics_of(family: &MetricFamily) -> Vec<OtlpMetric> {
     let (name, unit, label): (_, _, fn(&'static str, &str) -> Attribute) = match family.name {
         "glossator_call_duration_seconds" => {

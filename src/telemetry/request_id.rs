@@ -41,7 +41,7 @@ impl RequestId {
         sent.filter(is_fit).map_or_else(Self::next, |text| Self(text.into()))
     }
 
-    /// The id as text.
+    /// The id as a string.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -29,7 +29,7 @@ const USER_AGENT_LIMIT: usize = 200;
 /// The side of a request that a span describes: the server receives the request, the client sends it.
 pub use opentelemetry::trace::SpanKind;
 
-/// Creates spans, or nothing if traces are disabled. Clones share the tracer.
+/// Creator of spans, which are empty if traces are disabled. Clones share the tracer.
 #[derive(Debug, Clone, Default)]
 pub struct Tracer(Option<Arc<SdkTracer>>);
 
@@ -155,7 +155,7 @@ impl Span {
         self.with(|span| span.update_name(name()));
     }
 
-    /// Sets a text attribute.
+    /// Sets a string attribute.
     pub fn text(&self, key: &'static str, text: impl Into<Cow<'static, str>>) {
         self.with(|span| span.set_attribute(KeyValue::new(key, text.into())));
     }
@@ -300,8 +300,8 @@ impl SpanProcessor for QueueSender {
 }
 
 impl SpanQueue {
-    /// Waits for a span, and then up to `delay` for more. `None` when `stop` is cancelled and no spans are
-    /// left.
+    /// Waits for a span, and then up to `delay` for more. Returns at most `limit` spans; `None` when `stop`
+    /// is cancelled and no spans are left.
     pub async fn next_batch(
         &mut self,
         limit: usize,

@@ -80,7 +80,8 @@ pub(super) fn roots(pem: &[u8]) -> Result<RootCertStore, TlsError> {
     Ok(store)
 }
 
-/// Returns the expiry time of each certificate in a PEM text. Certificates that can't be parsed are omitted.
+/// Returns the expiry time of each certificate in PEM data. Certificates that can't be parsed are omitted;
+/// malformed PEM gives an empty list.
 pub fn expiries(pem: &[u8]) -> Vec<SystemTime> {
     certificates(pem)
         .unwrap_or_default()

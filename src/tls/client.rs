@@ -1,4 +1,4 @@
-//! TLS to an upstream: trusted CAs, ALPN, and the client certificate of glossator (mTLS).
+//! TLS for outgoing connections: trusted CAs, ALPN, and the client certificate of glossator (mTLS).
 
 use std::{io, sync::Arc};
 
@@ -19,11 +19,11 @@ use crate::settings::{
     ValueKind, text_of,
 };
 
-/// A TLS connection to an upstream.
+/// A TLS connection to a server.
 type ClientStream = tokio_rustls::client::TlsStream<TcpStream>;
 
-/// TLS configuration for connections to an `https://` upstream: trusted CAs and client certificate. TLS 1.2
-/// and 1.3.
+/// TLS configuration for outgoing connections, such as to an upstream or a store: trusted CAs and client
+/// certificate. TLS 1.2 and 1.3.
 #[derive(Debug, Clone, derive_more::Eq, derive_more::PartialEq)]
 pub struct ClientTls {
     /// Built from the options and the system's CAs.
@@ -55,7 +55,8 @@ pub struct ClientTlsOptions {
     pub key: Option<Pem>,
 }
 
-/// SHA-256 fingerprint of a certificate: hexadecimal digits, optionally with colons between the bytes.
+/// SHA-256 fingerprint of a certificate: hexadecimal digits, optionally with the prefix `sha256:`, and with
+/// colons between the bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fingerprint(pub Digest);
 
@@ -104,7 +105,8 @@ impl ClientTls {
     ///
     /// # Errors
     ///
-    /// [`TlsError`] if a certificate or key can't be read, or if certificate and key do not match.
+    /// [`TlsError`] if a certificate or key can't be read, if certificate and key do not match, or if the
+    /// system's CAs are needed and there are none.
     pub fn new(options: ClientTlsOptions) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -142,7 +144,7 @@ impl ClientTls {
         Ok(Self { config: Arc::new(config), options: Arc::new(options), system_roots })
     }
 
-    /// Builds the default TLS configuration, for an upstream without a section `tls`. `None` if that fails,
+    /// Builds the default TLS configuration, for a server without a section `tls`. `None` if that fails,
     /// which is reported as a problem at `place`.
     pub(crate) fn with_defaults(report: &Report<'_>, place: SourceSpan) -> Option<Self> {
         let made = Self::new(ClientTlsOptions::default());
@@ -186,7 +188,7 @@ impl ClientTls {
     ///
     /// # Errors
     ///
-    /// When the certificate is not trusted, the server does not support TLS, or the connection breaks.
+    /// If the certificate is not trusted, the server does not support TLS, or the connection breaks.
     pub async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<ClientStream> {
         let name = self.options.server_name.as_deref().unwrap_or(host);
         let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);

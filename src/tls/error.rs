@@ -10,10 +10,10 @@ pub enum TlsError {
     /// The system's store of trusted CAs is missing or empty.
     #[error("the system has no root certificates that can be read")]
     NoSystemRoots,
-    /// A PEM text without a certificate, or with a malformed one.
+    /// PEM data without a certificate, or with a malformed one.
     #[error("expected certificates in PEM, found no valid one")]
     Certificates,
-    /// A PEM text without a private key.
+    /// PEM data without a valid private key.
     #[error("expected a private key in PEM, found no valid one")]
     Key,
     /// A key that does not belong to the certificate, or is of an unsupported type.

@@ -1,10 +1,11 @@
 //! TLS 1.2 and 1.3 for clients and servers: certificates, keys, and the TLS configurations built from them.
 //!
-//! - [`ClientTls`] connects to an upstream.
+//! - [`ClientTls`] connects to a server, such as an upstream.
 //! - [`ServerTls`] accepts connections of clients, which may present a [`ClientCertificate`] (mTLS).
 //!
-//! Both are built when the configuration is loaded, so that errors in a file are reported then. Two that are
-//! built from the same files are equal (`==`), so that a reload keeps the connections.
+//! Both are built when the configuration is loaded, so that errors in a file are reported then.
+//! Configurations with the same certificates and keys are equal (`==`), so that a reload keeps the
+//! connections.
 //!
 //! No other module names the TLS library.
 

@@ -20,11 +20,11 @@ use crate::settings::{Checked, Cursor, Invalid, OpenSection, Section as _, Setti
 /// A TLS connection from a client.
 pub type ServerStream = tokio_rustls::server::TlsStream<TcpStream>;
 
-/// TLS configuration for connections from clients: the server certificate, and whether clients present one.
-/// Offers HTTP/2 and HTTP/1.1.
+/// TLS configuration for connections from clients: the server certificate, and the verification of client
+/// certificates. Offers HTTP/2 and HTTP/1.1.
 #[derive(Debug, Clone, derive_more::Eq, derive_more::PartialEq)]
 pub struct ServerTls {
-    /// Built from the options, as `client_verifier` is.
+    /// Built from the options, like `client_verifier`.
     #[eq(skip)]
     config: Arc<ServerConfig>,
     /// Verifies client certificates against the trusted CAs; `None` without client certificates.
@@ -131,7 +131,8 @@ impl ServerTls {
     ///
     /// # Errors
     ///
-    /// When the client does not support TLS, has no trusted certificate, or disconnects.
+    /// If the client does not support TLS, lacks a required certificate or presents an untrusted one, or
+    /// disconnects.
     pub async fn accept(&self, stream: TcpStream) -> io::Result<ServerStream> {
         TlsAcceptor::from(self.config.clone()).accept(stream).await
     }

@@ -11,7 +11,7 @@ use scraper::{Html, Selector};
 use crate::model::UpstreamResponse;
 use crate::settings::parsed_settings;
 
-/// Charset that a rule sets for its responses; overrides their headers.
+/// Charset that a rule sets for its responses; overrides every other source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Charset(&'static Encoding);
 
@@ -48,8 +48,8 @@ pub(crate) struct DecodedText {
 ///
 /// # Errors
 ///
-/// A sentence, if the response names an unknown charset, or has bytes that are invalid in its charset: a
-/// wrong guess would put wrong letters into a result.
+/// A message, if the response names an unknown charset, or has bytes that are invalid in its charset: a wrong
+/// guess would put wrong letters into a result.
 pub(crate) fn decode(
     response: &UpstreamResponse,
     body: &Bytes,
@@ -113,7 +113,7 @@ fn encoding_of(
 /// Number of bytes at the beginning of a document that are prescanned for a charset (HTML, section 4.2.5.4).
 const PRESCAN_BYTES: usize = 1024;
 
-/// Charset declared by a document, and the name of the declaration's place for error texts.
+/// Charset declared by a document, and the place of the declaration, for error messages.
 type DeclaredCharset = (&'static Encoding, &'static str);
 
 /// Finds the charset that a document declares; `None` if it declares none.
@@ -124,7 +124,7 @@ type DeclaredCharset = (&'static Encoding, &'static str);
 ///
 /// # Errors
 ///
-/// A sentence, if the declared name is not a charset.
+/// A message, if the declared name is not a charset.
 fn declared(media_type: Option<&str>, body: &[u8]) -> Result<Option<DeclaredCharset>, String> {
     // Without a byte order mark, only the NUL bytes show UTF-16 (XML 1.0, appendix F.1).
     const UTF_16_DECLARATION: &str = "the XML declaration, itself in UTF-16";

@@ -49,7 +49,7 @@ pub struct BlockTemplate {
 /// Kind and contents of a block.
 #[derive(Debug)]
 pub enum BlockPayload {
-    /// A rendered text.
+    /// Text from a template.
     Text(Template),
     /// The text of the response, unchanged.
     Verbatim,
@@ -229,11 +229,11 @@ impl BlockTemplate {
     }
 }
 
-/// Builds the blocks of a result, in order. Empty texts are omitted, so the list may be empty.
+/// Builds the blocks of a result, in order. Blank text blocks are omitted, so the list may be empty.
 ///
 /// # Errors
 ///
-/// A sentence that names the part that failed.
+/// A message that names the part that failed.
 pub(in crate::translate) fn render(
     content: &ContentTemplate,
     context: &TemplateContext<'_>,
@@ -285,7 +285,7 @@ pub(in crate::translate) fn render(
             Ok(other) => {
                 return Err(read_error!("expected a list for `for_each`, found {}", kind_of(&other)));
             }
-            // The error text quotes nothing of the value.
+            // The error message quotes nothing of the value.
             Err(error) => return Err(read_error!("`for_each` {error}")),
         };
         if rows.len() > BLOCK_LIMIT {
@@ -304,7 +304,7 @@ fn too_many(found: usize) -> ReadError {
     read_error!("expected at most {BLOCK_LIMIT} content blocks, found {found}")
 }
 
-/// Whether a text is an RFC 3339 timestamp.
+/// Whether a string is an RFC 3339 timestamp.
 fn is_timestamp(text: &str) -> bool {
     static SHAPE: LazyLock<Regex> = LazyLock::new(|| {
         let shape = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$";

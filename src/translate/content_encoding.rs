@@ -30,7 +30,7 @@ const MEMBER_LIMIT: usize = 10_000;
 ///
 /// # Errors
 ///
-/// A sentence that names the encoding and the problem: the encoding is unknown, or the data is truncated,
+/// A message that names the encoding and the problem: the encoding is unknown, or the data is truncated,
 /// corrupt or longer than `limit_bytes`.
 pub(super) fn decompress(response: &UpstreamResponse, limit_bytes: usize) -> Result<Bytes, ReadError> {
     // A response without a body (a 204, or the response to HEAD) may still have `Content-Encoding`.

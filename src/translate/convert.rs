@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::model::{check_number, in_place_subschemas, listed_values, own_types, resolve_local_ref, type_of};
 
 /// Parses a decimal number and keeps its digits: `5.0` stays `5.0`. Accepts `+5`, `.5`, `05` and `1.5E3`,
-/// which servers write. Rejects `1,000`, `5 %`, `0x10`, `NaN`, and numbers out of bounds.
+/// which servers write. Rejects `1,000`, `5 %`, `0x10`, `NaN`, and numbers that [`check_number`] rejects.
 pub(crate) fn to_number(text: &str) -> Option<Value> {
     let text = text.trim();
     check_number(text).ok()?;
@@ -39,8 +39,9 @@ pub(crate) fn to_integer(text: &str) -> Option<Value> {
     }
 }
 
-/// Writes a decimal number without its exponent, and without trailing zeros in its fraction. A number without
-/// an exponent is unchanged. `None` if the point would be more than 40 digits away from the first digit.
+/// Formats a decimal number without its exponent, and without trailing zeros in its fraction. A number
+/// without an exponent is unchanged. `None` if it is malformed, or if the point would be more than 40 digits
+/// away from the first digit.
 pub(crate) fn without_exponent(number: &str) -> Option<String> {
     const MAX_DIGITS: i64 = 40;
     let Some((mantissa, exponent)) = number.split_once(['e', 'E']) else { return Some(number.to_owned()) };
@@ -63,9 +64,10 @@ pub(crate) fn without_exponent(number: &str) -> Option<String> {
     Some(format!("{sign}{whole}{dot}{fraction}"))
 }
 
-/// Multiplies a decimal number by `unit`, and truncates the product to a whole number: `1.5` times 60 is 90.
+/// Multiplies a decimal number without a sign by `unit`, and truncates the product to a whole number: `1.5`
+/// times 60 is 90. `None` if the number is malformed, or has more than 19 digits before the point.
 pub(crate) fn scaled(number: &str, unit: i128) -> Option<i128> {
-    // With these limits and a `unit` of up to 2 exabytes, no product overflows.
+    // With these limits and a `unit` of at most 2^61, no product overflows.
     const MAX_WHOLE_DIGITS: usize = 19;
     const MAX_FRACTION_DIGITS: usize = 18;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));

@@ -96,7 +96,7 @@ fn hint_at_variable(unknown: &str, scope: &Scope) -> Option<String> {
 ///
 /// # Errors
 ///
-/// For an assignment such as `.ok = false`. The problem has been reported.
+/// If the filter is invalid, or is an assignment such as `.ok = false`. The problem has been reported.
 pub(crate) fn read_condition(value: &Cursor<'_>) -> Checked<Option<Jq>> {
     let condition = Jq::read(value)?;
     let Some(operator) = condition.assignment() else { return Ok(Some(condition)) };
@@ -327,7 +327,7 @@ pub(crate) struct ArgumentUse {
     pub(crate) optional: bool,
     pub(crate) kind: ArgumentKind,
     pub(crate) span: SourceSpan,
-    /// Position in a text of the request that fails without the argument.
+    /// Span of a use, such as a path segment, that makes the request fail if the argument is absent.
     pub(crate) needed_at: Option<SourceSpan>,
     /// Context of a problem report about this use, if a `use` inserted the rule.
     pub(crate) context: Option<ProblemContext>,
@@ -340,7 +340,7 @@ pub(crate) enum ArgumentKind {
     Text,
     /// A string that is a part of the path.
     PathPart,
-    /// An integer that counts rows or pages. A shortened result tells clients its next value.
+    /// An integer that counts rows or pages. A shortened result tells clients the next value to pass.
     Count,
 }
 
@@ -365,8 +365,8 @@ impl UsedArguments {
         self.arguments.iter_mut().find(|known| known.name == name)
     }
 
-    /// Records the position of a text in the request that fails without this argument, if the argument has
-    /// been added.
+    /// Records the span of a use that makes the request fail if the argument is absent. Ignores an argument
+    /// that has not been added.
     pub(crate) fn set_needed(&mut self, name: &str, at: SourceSpan) {
         if let Some(known) = self.find(name) {
             known.needed_at.get_or_insert(at);

@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::settings::credential_forms::{FORMS, PRIVATE_KEYS};
 use crate::settings::fixed_regex;
 
-/// Masks addresses, paths and credentials in an error text, except strings that the client has sent itself. A
-/// text with a stack trace or a database error is replaced as a whole.
+/// Masks addresses, paths and credentials in an error message, except addresses and paths that the client has
+/// sent itself. A message with a stack trace or a database error is replaced as a whole.
 pub(super) fn redact_error_text(text: &str, sent: &ClientStrings<'_>) -> String {
     const NOT_SHOWN: &str = "The service failed. Its message has internal details and is not shown.";
     if looks_internal(text) { NOT_SHOWN.to_owned() } else { redacted(text, sent) }
@@ -28,7 +28,7 @@ impl<'a> ClientStrings<'a> {
     /// Maximum number of strings that are collected, and the maximum length of each in bytes.
     const LIMITS: (usize, usize) = (64, 4096);
 
-    /// Collects the strings in `arguments`.
+    /// Collects the strings in `arguments`, within the limits. Strings of one byte are omitted.
     pub(super) fn from_arguments(arguments: &'a Value) -> Self {
         let mut strings = Vec::new();
         let mut open = vec![arguments];
@@ -189,7 +189,8 @@ fn ends_sentence(after: &str) -> bool {
     after.trim_start_matches([' ', '\t']).chars().next().is_none_or(|c| ",;\r\n".contains(c))
 }
 
-/// Whether a word looks generated: it mixes letters and digits, has capitals inside, or is very long.
+/// Whether a word looks generated: it has at least 6 bytes, and mixes letters and digits or has a capital
+/// after a small letter; or it has at least 24 bytes.
 fn looks_random(word: &str) -> bool {
     let word = word.trim_matches(['"', '\'', '`']);
     let has = |is: fn(&char) -> bool| word.chars().any(|c| is(&c));

@@ -78,8 +78,8 @@ impl Matcher {
         self.exit.is_some() || self.stderr.is_some()
     }
 
-    /// Whether an outcome satisfies `status` and `exit_status`. With `stderr`, it must be the end of a program;
-    /// the pattern itself is checked later.
+    /// Whether an outcome satisfies `status` and `exit_status`. If `stderr` is configured, a program must
+    /// have run; the pattern itself is checked later.
     pub(super) fn accepts(&self, (status, end): Outcome) -> bool {
         let is_exit = |pattern: &ExitPattern| end.is_some_and(|end| pattern.matches(end));
         self.status.as_ref().is_none_or(|patterns| patterns.0.iter().any(|pattern| pattern.matches(status)))

@@ -10,7 +10,7 @@
 //!   a program.
 //! - `success` builds the structured content ([`Jq`]), checks it against the [`OutputSchema`], shortens it
 //!   ([`Limit`]) and renders content blocks ([`ContentTemplate`]).
-//! - `error` builds the tool error of an error rule, or of a response that no rule matches. The
+//! - `tool_error` builds the tool error of an error rule, or of a response that no rule matches. The
 //!   `leak_filter` removes internals of the upstream, and [`Redaction`] replaces secrets in every error.
 //! - `variables` has the variables of a [`Template`]. [`inspect()`] evaluates conditions on a response that
 //!   is not translated yet. A [`WorkBudget`] limits the work of a translation and cancels it.

@@ -1,5 +1,5 @@
-//! Output schema that a route declares. Strings of a value are converted to the types that it requires, and
-//! every success must satisfy it.
+//! Output schema that a route declares. Every success must satisfy the schema; strings are converted to the
+//! types that it requires.
 
 use serde_json::{Map, Value, json};
 use settings_derive::EnumSetting;
@@ -83,7 +83,8 @@ impl OutputSchema {
             .then(|| self.schema.document().clone())
     }
 
-    /// Converts the strings of a value to the types that the schema requires, and validates the value.
+    /// Converts the strings of a value to the types that the schema requires, and validates the value. If the
+    /// schema requires an object, any other value is first wrapped in `{"result": …}`.
     ///
     /// `source` is the JSON text of the value, if there is one. The text is sent if the conversion changes
     /// nothing. A check that would take more steps than `stop` allows is not run, and fails.

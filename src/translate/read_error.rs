@@ -4,7 +4,7 @@
 use crate::model::cut_characters;
 use crate::settings::suggest::quoted;
 
-/// Formats a reason as `format!` does. The text must quote nothing of the response.
+/// Creates a `ReadError`, with arguments as for `format!`. The text must quote nothing of the response.
 macro_rules! read_error {
     ($($sentence:tt)*) => {
         $crate::translate::read_error::ReadError::unquoted(format!($($sentence)*))

@@ -97,7 +97,7 @@ impl<'a> ResponseView<'a> {
     }
 
     pub(crate) fn checked_json(&self) -> Result<JsonText, ReadError> {
-        // The error text of the parser names the expected token, and quotes nothing of the response.
+        // The error message of the parser names the expected token, and quotes nothing of the response.
         JsonText::check_text(self.text()?).map_err(|error| ReadError::unquoted(error.to_string()))
     }
 

@@ -1,4 +1,4 @@
-//! Success rules: from a response to a successful tool result.
+//! Success rules, which build a successful tool result from a response.
 
 use bytestring::ByteString;
 use serde_json::Value;
@@ -76,8 +76,8 @@ impl TranslationRun<'_> {
         };
         let mut whole_text = if let Extracted::Text(text) = &extracted { Some(text.clone()) } else { None };
         let (structured, value) = self.structure(rule, view, captures, extracted, tree)?;
-        // With structured content, clients that read only that would lose the other blocks. A rule with its
-        // own content has chosen the blocks.
+        // Clients that read only the structured content would lose the other blocks. A rule with its own
+        // content has chosen the blocks.
         let passes_blocks = is_partial && has_no_value && rule.content.0.is_empty();
         let structured = structured.filter(|_| !passes_blocks);
         let (structured, cut) = match (&rule.limit, structured) {
@@ -191,7 +191,7 @@ impl TranslationRun<'_> {
                     self.note_filter_error(&error);
                     match error.raised {
                         Some(raised) => TranslationFailure::Raised(raised),
-                        // The error text quotes nothing of the value.
+                        // The error message quotes nothing of the value.
                         None => read_error!("`structured` {error}").into(),
                     }
                 })?;

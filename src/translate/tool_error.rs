@@ -44,7 +44,7 @@ pub struct ErrorRule {
     pub status: Option<u16>,
 }
 
-/// Parses the text of an error.
+/// Reads the template of the text of an error. Reports an empty template.
 fn read_text(value: &Cursor<'_>) -> Checked<Template> {
     if value.node.as_text().is_some_and(|text| text.trim().is_empty()) {
         let help = "write what is wrong and what to do: `error: \"No such city. Try Oslo.\"`";
@@ -105,7 +105,7 @@ impl CodeTemplate {
 
 impl TranslationRun<'_> {
     /// Applies an error rule to a response. If a part of the rule fails, the client still receives an error
-    /// text.
+    /// message.
     pub(super) fn error(
         &mut self,
         rule: &ErrorRule,
@@ -186,8 +186,8 @@ impl TranslationRun<'_> {
         result.with_meta(CODE_META_KEY, code)
     }
 
-    /// Tool error raised by a filter with jq's `error(…)`: a string, or an object with `message` and
-    /// optionally `code` and `status`.
+    /// Builds the tool error for the value that a filter raised with jq's `error(…)`: a string, or an object
+    /// with `message` and optionally `code` and `status`.
     pub(super) fn raised_error(&mut self, view: &ResponseView<'_>, raised: &Value) -> ToolResult {
         let message = match raised {
             Value::Object(members) => members.get("message").unwrap_or(&Value::Null),
@@ -259,8 +259,9 @@ impl TranslationRun<'_> {
 }
 
 /// Error type of a response. A 4xx or 5xx response is an upstream error with its HTTP status, unless
-/// `declared` sets another status. Any other response reports an error inside another status. The exit status
-/// of a program is not an HTTP status.
+/// `declared` sets another status. Any other response is a reported error: its body reports the error, not
+/// its HTTP status. Output of a program is a reported error, too, because an exit status is not an HTTP
+/// status.
 fn error_type(view: &ResponseView<'_>, declared: Option<u16>) -> ErrorType {
     let status = view.response.status;
     match declared {
@@ -347,7 +348,7 @@ fn text_for_status(response: &UpstreamResponse, has_effect: bool) -> String {
 /// Message and error code of a 4xx response, or of a page in place of an image: from the usual fields of
 /// JSON, from the heading and the first paragraph of HTML, or from the text.
 ///
-/// Reads and redacts only the beginning: twice the limit of an error text, or 16 KiB of an HTML page.
+/// Reads and redacts only the beginning: twice `error_text_limit`, or 16 KiB of an HTML page.
 pub(super) fn message_of(
     view: &ResponseView<'_>,
     translator: &Translator,

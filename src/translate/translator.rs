@@ -31,7 +31,7 @@ pub struct Translator {
     pub on_no_match: OnNoMatch,
     /// Schema that every success must satisfy.
     pub output: Option<OutputSchema>,
-    /// Clients for which a value that is not an object is wrapped in `{"result": …}`, if there is no schema.
+    /// Clients for which a value that is not an object is wrapped in `{"result": …}`, if `output` is `None`.
     pub wrap: WrapNonObjects,
     /// Patterns whose matches are redacted in tool errors, status messages, and upstream text in the log.
     pub redaction: Redaction,
@@ -65,8 +65,9 @@ pub struct TranslationLimits {
 #[derive(Debug)]
 pub struct Rule {
     /// Conditions. A success rule without a condition on the status matches 2xx only, so that the text of a
-    /// failure is never read as data. For the same reason it never matches an error of an MCP server. An
-    /// error rule without one does not match 5xx, so that no part of a crash is passed on by accident.
+    /// failure is never read as data. For the same reason, no success rule matches an error of an MCP server.
+    /// An error rule without a condition on the status does not match 5xx, so that no part of a crash is
+    /// passed on by accident.
     pub matcher: Matcher,
     /// Extractor of the value that conditions, filters and templates use. Without one, the media type selects
     /// the extractor.
@@ -93,7 +94,7 @@ impl Rule {
         !self.is_excluded(outcome.0) && self.matcher.accepts(outcome)
     }
 
-    /// Whether a status is not for this rule because it has no condition on the status.
+    /// Whether the rule excludes this status, because no condition on the status is configured.
     fn is_excluded(&self, status: StatusCode) -> bool {
         let is_excluded = match self.action {
             RuleAction::Success(_) => !status.is_success(),
@@ -102,8 +103,7 @@ impl Rule {
         is_excluded && self.matcher.status.is_none() && self.matcher.exit.is_none()
     }
 
-    /// Returns the named captures if the rule matches, otherwise the failed condition or the default one on
-    /// the status.
+    /// Returns the named captures if the rule matches, otherwise a sentence with the failed condition.
     fn matches(&self, extraction: &LazyExtraction<'_>) -> Result<Captures, String> {
         let response = extraction.view.response;
         if self.is_excluded(response.status) {
@@ -224,7 +224,8 @@ impl<W: Into<ReadError>> From<W> for TranslationFailure {
     }
 }
 
-/// One run of a translator. [`success`](super::success) and [`error`](super::error) have more of its methods.
+/// One run of a translator. [`success`](super::success) and [`tool_error`](super::tool_error) have more of
+/// its methods.
 pub(super) struct TranslationRun<'a> {
     pub(super) translator: &'a Translator,
     pub(super) trace: &'a mut Trace,
@@ -361,7 +362,8 @@ impl TranslationRun<'_> {
         quoting
     }
 
-    /// Adds a note about a template that failed to render. The error text of the engine may quote its input.
+    /// Adds a note about a template that failed to render. The error message of the engine may quote its
+    /// input.
     pub(super) fn note_template(&mut self, key: &str, error: &TemplateError) {
         self.note_why(&format!("the template of `{key}`"), &error.in_part("it failed to render"));
         self.notes.last_mut().expect("a note was added").is_template_error = true;

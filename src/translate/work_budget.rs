@@ -56,7 +56,8 @@ impl WorkBudget {
         !self.0.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Spends the steps of a search through `bytes` bytes. Fails if fewer steps are left.
+    /// Spends the steps of a search through `bytes` bytes. Fails if fewer steps are left, or after
+    /// cancellation.
     pub(crate) fn check_search(stop: Option<&Self>, bytes: usize) -> Result<(), ReadError> {
         let may_search = stop.is_none_or(|stop| stop.spend(Self::steps_of_search(bytes)));
         if may_search { Ok(()) } else { Err(STOPPED.into()) }
@@ -73,7 +74,7 @@ impl WorkBudget {
         self.0.steps_left.as_ref().map(|left| left.load(Ordering::Relaxed))
     }
 
-    /// Whether a budget with a limit of steps is used up.
+    /// Whether a budget with a limit of steps is used up or cancelled.
     pub fn is_used_up(&self) -> bool {
         self.0.steps_left.is_some() && self.0.cancelled.load(Ordering::Relaxed)
     }

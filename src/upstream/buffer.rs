@@ -27,8 +27,9 @@ const FREE_BYTES: usize = 16 << 10;
 /// Maximum time that a call queues for memory.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reservation sizes for a body of unknown length, in order. After the last step, the rest of the route's
-/// limit is reserved at once. With more steps, partly read bodies that all wait for more could deadlock.
+/// Reservation sizes for a body of unknown length, in bytes, in order. After the last step, the rest of the
+/// route's limit is reserved at once. With more steps, partly read bodies that all wait for more could
+/// deadlock.
 const STEPS_BYTES: [usize; 2] = [64 << 10, 256 << 10];
 
 /// Budget of bytes for upstream responses. Clones share it.
@@ -71,7 +72,7 @@ struct Reservation {
     is_overdraft: bool,
 }
 
-/// Buffer and factor for the bodies of one call.
+/// Buffer and charge factor for the response bodies of one call.
 #[derive(Debug, Clone)]
 pub struct BodyCharge {
     /// Buffer that is charged.
@@ -103,7 +104,7 @@ impl UpstreamBuffer {
     /// connections, it fits into a container of 512 MiB.
     pub const LIMIT_BYTES_DEFAULT: usize = 128 << 20;
 
-    /// Creates a buffer of this size.
+    /// Creates a buffer with this limit.
     pub fn new(limit_bytes: usize) -> Self {
         let state = BufferState { limit_bytes, ..BufferState::default() };
         Self(Arc::new(Shared { state: Mutex::new(state), ..Shared::default() }))
@@ -168,8 +169,8 @@ impl Reservation {
     /// Reserves more bytes if they are free and it is the turn of this call.
     fn try_grow(&mut self, bytes: usize, is_first_in_queue: bool) -> bool {
         let mut state = self.charge.buffer.0.state.lock();
-        // The call that exceeds the limit gets all bytes, because no other call could free memory for it. Any
-        // other request is reduced to the limit, because a larger one would never be granted.
+        // The call that exceeds the limit gets all bytes: if it waited, calls that wait for its memory would
+        // never finish. Any other reservation is reduced to the limit, because a larger one would never fit.
         let bytes = if self.is_overdraft { bytes } else { bytes.min(state.limit_bytes) };
         let is_growing = self.bytes > 0;
         let is_turn = match state.queued {

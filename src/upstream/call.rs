@@ -30,8 +30,7 @@ pub struct UpstreamCall {
     pub deadline: Deadline,
     /// Whether the request may be sent twice without harm.
     pub idempotent: bool,
-    /// Client that the call is for. Only `policy` uses it, like `deadline` and `idempotent`; it is not sent
-    /// to the upstream.
+    /// Client that the call is for. Only `policy` uses it; it is not sent to the upstream.
     pub client: ClientIdentity,
     /// Channel for progress before the response.
     pub progress: Option<ProgressSender>,
@@ -222,7 +221,7 @@ impl Hash for Client {
 }
 
 impl ClientIdentity {
-    /// Client address for the log: the given one, or else the one that identifies an anonymous client.
+    /// Client address for the log: `address`, or else the address that identifies an anonymous client.
     pub fn address_in_log(&self, address: Option<IpAddr>) -> Option<IpAddr> {
         address.or(match self {
             Self::Address(address) => Some(*address),

@@ -113,7 +113,7 @@ pub enum Failure {
     /// The circuit breaker of the upstream or of the route is open.
     #[error("the {} is open for {} s", circuit_breaker(*.of_route), whole_seconds(*.retry_after))]
     CircuitOpen {
-        /// Whether the open circuit breaker is that of the route, and not that of the upstream.
+        /// Whether the circuit breaker of the route is open, and not the circuit breaker of the upstream.
         of_route: bool,
         /// Time until the circuit breaker is half-open.
         retry_after: Duration,
@@ -204,8 +204,8 @@ pub enum FailureStage {
     Unread,
 }
 
-/// What the outcome of a request says about an upstream, a route or an endpoint. Circuit breakers and the
-/// selection of endpoints use it.
+/// Evidence, from the outcome of a request, of whether an upstream, a route or an endpoint works. Circuit
+/// breakers and the selection of endpoints use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Evidence {
     Success,
@@ -213,7 +213,7 @@ pub(crate) enum Evidence {
     None,
 }
 
-/// What the outcome of one request says about the upstream, the route and the endpoint.
+/// Evidence from the outcome of one request.
 pub(crate) struct RequestEvidence {
     /// Success if the upstream is reachable.
     pub(crate) upstream: Evidence,

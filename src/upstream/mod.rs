@@ -1,4 +1,4 @@
-//! Clients of legacy servers, which send a request and read the whole response. Only passthrough streams
+//! Clients of legacy servers. A client sends a request and reads the whole response. Only passthrough streams
 //! responses, through [`http`].
 //!
 //! - [`Upstream`] sends an [`UpstreamCall`] and returns the whole response, or a [`Failure`]: an
@@ -35,8 +35,9 @@ pub use error::{Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, Upstream
 
 /// Client of one legacy server, of any kind. Clones share its connections.
 ///
-/// The client has only a connect timeout, and sends each request once: other timeouts and retries are in
-/// `policy`. Dropping the future of a call cancels the request.
+/// The client has only timeouts for connecting and for the start of an MCP server, and sends a request again
+/// only if the upstream has probably not processed it, as on a closed connection. Other timeouts and retries
+/// are in `policy`. Dropping the future of a call cancels the request.
 #[derive(Debug, Clone, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Upstream {
@@ -170,7 +171,7 @@ impl<T: Clone + Send + Sync + 'static> SharedTask<T> {
         self.result.has_changed().is_ok() && self.result.borrow().is_none()
     }
 
-    /// Waits for the result. `None` if the task panicked or the process ends.
+    /// Waits for the result. `None` if the task panicked or was aborted, or the process ends.
     pub(crate) async fn result(&self) -> Option<T> {
         let mut result = self.result.clone();
         result.wait_for(Option::is_some).await.ok().and_then(|result| result.clone())

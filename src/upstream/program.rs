@@ -200,12 +200,12 @@ const STDERR_LIMIT_BYTES: usize = 16 << 10;
 /// Maximum time that orphaned processes of a program may hold its pipes open after the program has exited.
 const ORPHAN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Maximum size of one read from standard output.
+/// Maximum size of one read from standard output, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Runs a program for a call to its end and returns its output, at most `limit_bytes`. Arguments and
-/// variables are in addition to those of the configuration. Dropping the future, or output over the limit,
-/// kills the program and all processes that it started.
+/// Runs a program for a call to its end and returns its output, at most `limit_bytes`. `arguments` and
+/// `variables` are added to the configured ones. Dropping the future, or output over the limit, kills the
+/// program and all processes that it started.
 pub(super) async fn run_program(
     program: &Program,
     arguments: &[String],

@@ -1,11 +1,11 @@
 //! Import of OpenAPI 3 documents as routes.
 //!
-//! This file parses the document, follows its `$ref`s, and writes the configuration with remarks on omitted
+//! This file parses the document, follows its `$ref`s, and builds the configuration, with remarks on omitted
 //! parts. `operation` converts an operation with its parameters to a route; `schema` simplifies schemas for
 //! clients.
 //!
-//! The generated configuration loads without errors. A route that does not load is written without its output
-//! schema; if it still does not load, it is omitted.
+//! The generated configuration loads without errors. If a route does not load, its output schema is omitted;
+//! if it still does not load, the route is omitted.
 
 mod operation;
 mod schema;
@@ -123,7 +123,7 @@ impl OpenApiDocument {
         Err(format!("more than {REFERENCE_LIMIT} references in a chain"))
     }
 
-    /// Returns a string of the document's `info`.
+    /// Returns a member of the document's `info`, if it is a string.
     fn info(&self, name: &str) -> Option<&str> {
         self.root["info"][name].as_str()
     }

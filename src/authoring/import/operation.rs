@@ -28,8 +28,8 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    /// Converts the operations of a document that have one of `tags`; without `tags`, all operations.
-    /// Operations that cannot become routes are added to `remarks`.
+    /// Converts the operations of a document that have one of `tags`; without `tags`, all operations. Adds a
+    /// remark for each operation that cannot become a route, and for each omitted part of the others.
     pub(super) fn all(
         document: &OpenApiDocument,
         upstream: &str,
@@ -135,8 +135,8 @@ fn converted<'d>(
 /// Returns the schema of an operation's successful response, if the response is JSON. Also returns whether
 /// the request needs `Accept: application/json`, because the response is available in other formats too.
 ///
-/// There is no schema if the operation has several success statuses: an output schema is enforced on every
-/// success.
+/// If the operation has several success statuses, the schema is omitted, because an output schema is enforced
+/// on every success.
 fn success(document: &OpenApiDocument, operation: &Value) -> (Option<Value>, bool) {
     let mut successes = members(&operation["responses"]).filter(|(status, _)| status.starts_with('2'));
     let (Some((_, response)), None) = (successes.next(), successes.next()) else { return (None, false) };
@@ -147,7 +147,7 @@ fn success(document: &OpenApiDocument, operation: &Value) -> (Option<Value>, boo
     };
     let copied =
         media_type_object.get("schema").and_then(|written| schema(document, written, SchemaUse::Output));
-    // A schema without `type` provides no information.
+    // A schema without `type` mostly allows any value.
     let output = copied.filter(|schema| schema.get("type").is_some());
     (output, contents().any(|(name, _)| !is_json(essence(name))))
 }
@@ -173,7 +173,7 @@ fn unused_name(name: String, is_taken: impl Fn(&str) -> bool) -> String {
 /// Converter of one operation: adds the parts of the request to a route, and the arguments that they use.
 struct Converter<'d> {
     document: &'d OpenApiDocument,
-    /// The route in configuration syntax, as JSON. It has all keys from the beginning; those that remain empty
+    /// The route in configuration syntax, as JSON. It has all keys from the beginning; keys that remain empty
     /// are removed at the end.
     route: Value,
     /// Remarks on omitted parts.
@@ -329,7 +329,7 @@ impl Converter<'_> {
     }
 }
 
-/// Whether the schema names a type, alone or in a list such as `[array, "null"]`.
+/// Whether the type of a schema is `name`, or a list of `name` and `null`: `[array, "null"]`.
 fn has_type(schema: &Value, name: &str) -> bool {
     let is_or_null = |other: &Value| other == name || other == "null";
     schema["type"] == name

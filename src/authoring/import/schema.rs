@@ -18,10 +18,10 @@ const MAX_DESCRIPTION_LENGTH: usize = 400;
 /// Purpose of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SchemaUse {
-    /// Schema of an argument: all keywords are kept, because they help a model.
+    /// Schema of an argument: constraints, defaults and examples are kept, because they help a model.
     Input,
-    /// Schema of a result: constraints of values are dropped, except `enum` and `const`, because it is
-    /// enforced and documents are often wrong about them.
+    /// Schema of a result: constraints of values are dropped, except `enum` and `const`. Results are checked
+    /// against the schema, and documents are often wrong about constraints.
     Output,
 }
 
@@ -51,7 +51,8 @@ impl<'d> SchemaConverter<'d> {
         Some(copied)
     }
 
-    /// Converts a schema that may be a part of `allOf`: other parts may define the members that it requires.
+    /// Converts a schema that may be a part of `allOf`. Keeps required names without a property, because
+    /// other parts may define the property.
     fn part(&mut self, written: &'d Value, depth: usize) -> Option<Value> {
         self.remaining = self.remaining.checked_sub(1)?;
         let Some(reference) = reference_of(written) else { return self.without_reference(written, depth) };

@@ -19,7 +19,8 @@ pub(super) struct Candidate {
     pub(super) source: Option<Value>,
     /// Evidence for the extractor.
     pub(super) reason: String,
-    /// Whether the format is too strict to match by coincidence, as JSON and XML are.
+    /// Whether the format can't match by coincidence: it is strict, as JSON and XML are, or the media type
+    /// names it.
     pub(super) is_strict: bool,
     /// Whether the result is of little use: its values are named only by position, or it is a single text.
     pub(super) is_weak: bool,
@@ -53,7 +54,6 @@ impl Candidate {
         matches!(self.name, "csv" | "columns")
     }
 
-    /// Adds an option to the extractor.
     pub(super) fn with_option(mut self, option: &str, value: impl Into<Value>) -> Self {
         self.options.insert(option.to_owned(), value.into());
         self
@@ -115,7 +115,7 @@ fn line_candidates(all: &[&str], media_type: &str) -> Vec<Candidate> {
     found
 }
 
-/// Removes the texts of tables without rows: another text begins with the same lines and has more of them.
+/// Removes tables without rows: texts whose lines are the beginning of another text.
 pub(super) fn without_empty_tables<'t>(texts: &[&'t str]) -> Vec<&'t str> {
     /// Maximum number of lines of a title and a header together.
     const MAX_LINES: usize = 3;

@@ -16,9 +16,7 @@ use crate::translate::{DurationForm, FieldKind, FieldType, NumberForm, SizeForm,
 pub(super) struct Guess {
     /// Name of the type.
     pub(super) kind: String,
-    /// Options of the type.
     pub(super) options: Map<String, Value>,
-    /// Confidence.
     pub(super) confidence: Confidence,
     /// Evidence.
     pub(super) reason: String,
@@ -126,7 +124,7 @@ fn number(name: &str, texts: &[&str]) -> Option<Guess> {
     Some(Guess::with_count(kind, &[], count, what))
 }
 
-/// Infers booleans.
+/// Infers booleans from a pair of words, such as `yes` and `no`.
 fn boolean(texts: &[&str]) -> Option<Guess> {
     let count = texts.len();
     let [yes, no] = BOOLEANS.into_iter().find(|flags| {
@@ -146,7 +144,7 @@ fn boolean(texts: &[&str]) -> Option<Guess> {
     Some(guess)
 }
 
-/// Returns the string type.
+/// Returns the type `string`, which fits all texts.
 pub(super) fn text(texts: &[&str]) -> Guess {
     let is_empty = texts.iter().all(|text| text.is_empty());
     let reason = if is_empty { "always empty" } else { "a string" };
@@ -233,7 +231,8 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
 }
 
 /// Whether numbers without a unit have a decimal comma. If not, they may be lists, such as `0,1` for two
-/// processors: a list has no sign, and its last items rarely all have the same number of digits, two or more.
+/// processors. Evidence of a decimal comma is a sign, or the same number of decimals, at least two, in three
+/// or more numbers.
 fn has_decimal_comma(numbers: &[&str]) -> bool {
     let decimals: Vec<usize> =
         numbers.iter().filter_map(|number| number.split_once(',')).map(|(_, digits)| digits.len()).collect();
@@ -306,7 +305,8 @@ fn form(format: &str, zone: &str) -> TimeOptions {
     TimeOptions { formats: vec![format], zone: zone.parse().ok() }
 }
 
-/// Infers timestamps or dates.
+/// Infers timestamps or dates. If the time zone or the order of day and month is unknown, the type is
+/// `string`, and the reason has the options for a time or date.
 pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
     // A plain number is not a date, although some formats parse it.
     let separated = |text: &&str| text.contains(['-', '/', '.', ':', ' ']) && text.len() >= 8;
@@ -351,7 +351,7 @@ fn has_word(name: &str, words: &str) -> bool {
 fn unix(name: &str, numbers: &[u64]) -> Option<Guess> {
     const NAMES: &str = "time timestamp date datetime at since until expires created updated modified mtime \
                          ctime started epoch seen";
-    /// Years 2001 to 2100, in seconds since 1970.
+    /// September 2001 to the end of 2099, in seconds since 1970.
     const SECONDS: std::ops::Range<u64> = 1_000_000_000..4_102_444_800;
     let named = has_word(name, NAMES);
     let all_in =
@@ -366,8 +366,8 @@ fn unix(name: &str, numbers: &[u64]) -> Option<Guess> {
     Some(Guess::new("date-time", &[("format", format)], confidence, reason))
 }
 
-/// Infers durations with units. Durations in clock format are inferred if the name of the field suggests a
-/// duration.
+/// Infers durations. A unit (`5 min`), or days before a clock time (`1-02:03:04`), is sufficient evidence.
+/// For a clock time alone and for `5 m`, the name of the field must suggest a duration.
 fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
     const NAMES: &str =
         "uptime up duration elapsed age took latency runtime cputime delay timeout remaining idle length";

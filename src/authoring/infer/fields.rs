@@ -20,7 +20,6 @@ pub(super) struct InferredTypes {
     pub(super) output: Option<(Value, Finding)>,
 }
 
-/// Inferred field.
 #[derive(Debug, Clone)]
 pub(super) struct InferredField {
     /// Name of the field in the result.
@@ -33,7 +32,7 @@ pub(super) struct InferredField {
 
 /// Maximum number of fields; an object with more members is a lookup table, not a record.
 const MAX_FIELDS: usize = 120;
-/// Maximum length of a field name.
+/// Maximum length of a field name, in characters.
 const MAX_NAME_LENGTH: usize = 100;
 
 /// Returns possible types of the values, most specific first. The last entry has no types.
@@ -78,8 +77,8 @@ pub(super) fn remove_unnamed(values: &mut [Value]) {
     items.filter_map(Value::as_object_mut).for_each(|record| record.retain(|name, _| is_name(name)));
 }
 
-/// Returns the records of all samples: objects whose members are texts or lists of texts. A value is one
-/// record or a list of records.
+/// Returns the records of all samples: objects whose members are strings or lists of strings. A value is one
+/// record or a list of records; `None` if any value is something else.
 fn records(values: &[Value]) -> Option<Vec<&Map<String, Value>>> {
     let items = values.iter().flat_map(|value| match value {
         Value::Array(items) => items.as_slice(),
@@ -90,7 +89,7 @@ fn records(values: &[Value]) -> Option<Vec<&Map<String, Value>>> {
     (is_flat && !records.is_empty()).then_some(records)
 }
 
-/// Returns the names of all members, in order.
+/// Returns the names of the members of all objects, each once, in the order of their first occurrence.
 fn names_of<'a>(objects: &[&'a Map<String, Value>]) -> Vec<&'a String> {
     let mut seen = HashSet::new();
     objects.iter().flat_map(|object| object.keys()).filter(|name| seen.insert(*name)).collect()

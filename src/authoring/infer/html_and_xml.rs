@@ -14,13 +14,13 @@ use super::samples::ClassifiedSamples;
 use crate::config::quoted_list;
 use crate::settings::fixed_regex;
 
-/// Maximum number of selectors of tables that are compared.
+/// Maximum number of table selectors that are compared.
 const MAX_SELECTORS: usize = 200;
-/// Path of the element in a SOAP body, without the element's name.
+/// Path of the SOAP body; the name of the element in the body follows it.
 pub(super) const SOAP_BODY: &str = "Envelope/Body/";
 /// Pattern of a password field, which indicates a login page.
 pub(super) const PASSWORD_FIELD: &str = r#"(?i)<input\b[^>]*\btype\s*=\s*["']?password\b"#;
-/// Maximum number of columns that are named.
+/// Number of columns from which a table gets no generated names.
 const MAX_COLUMNS: usize = 100;
 
 /// Whether a text is an HTML document.
@@ -133,8 +133,8 @@ fn best_table(pages: &[Vec<Table>]) -> Option<(&str, Vec<&str>)> {
     })
 }
 
-/// Whether a table only arranges a page: it has one column without a heading, and its cells contain sections
-/// of the page or other tables.
+/// Whether a table only arranges a page: it has one column without a heading, and a cell contains a section
+/// of the page or another table.
 fn is_layout(table: &str) -> bool {
     static SECTION: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(r"<(?:h[1-6]|p|div|form|ul|ol|dl|pre|table)\b"));
@@ -188,7 +188,7 @@ fn is_bold(table: &str) -> bool {
     rows.next() == Some(true) && rows.next() == Some(false)
 }
 
-/// Whether every row of a table has two cells, and the first row is not a header.
+/// Whether every row of a table has two cells, of which at least one is not a heading.
 fn is_of_pairs(table: &str) -> bool {
     let cells =
         |row: &str| (row.matches("<th>").count() + row.matches("<th ").count(), row.matches("<td").count());

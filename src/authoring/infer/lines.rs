@@ -1,5 +1,5 @@
-//! Candidate extractors for text in lines: metrics, forms, key-value pairs, and regular expressions for
-//! repeated lines.
+//! Candidate extractors for text in lines: metrics, forms, key-value pairs, and regular expressions for short
+//! reports, directory listings and repeated lines.
 
 use std::{collections::HashSet, sync::LazyLock};
 
@@ -209,7 +209,7 @@ fn is_commit_id(word: &str) -> bool {
 /// Whether a line is a section header of an INI file.
 fn is_section(line: &str) -> bool {
     static SECTION: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"^\s*\[[^\[\]]+\]\s*([#;].*)?$"));
-    // The prefix is checked first, because the pattern would take long for a long text.
+    // The prefix is checked first, because the pattern is slow on a long line.
     line.trim_start().starts_with('[') && SECTION.is_match(line)
 }
 
@@ -304,7 +304,7 @@ const MAX_REPORT_WORDS: usize = 60;
 type SplitLines<'t> = Vec<Vec<&'t str>>;
 
 /// Proposes a pattern for a short report of constant words and numbers, such as the output of `vmstat` or
-/// nginx's `stub_status`. The numbers follow the words that name them, or are in a line below their names.
+/// nginx's `stub_status`. The numbers are beside the words that name them, or in the line below these words.
 pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
     let samples: Vec<SplitLines<'_>> = texts
         .iter()
@@ -323,7 +323,7 @@ pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
     // If no line of values is below a line of names, the extractor `pairs` fits better.
     (1..first.len()).find(|line| aligned.is_below_names(*line))?;
     let (pattern, numbers) = aligned.pattern(|line, index, names| {
-        // If a word varies and is not a number, the pattern would match only this sample.
+        // Only numbers are captured: another word that varies, or that has digits, is not part of a report.
         let is_number = aligned.words(line, index).into_iter().all(is_number);
         let name = aligned.name(line, index).filter(|_| is_number);
         name.filter(|name| is_capture_name(name) && !names.contains(name))
@@ -408,8 +408,8 @@ fn has_digit(word: &str) -> bool {
     word.contains(|c: char| c.is_ascii_digit())
 }
 
-/// Directory listing of a web server (autoindex of nginx): lines with a name, a time and a size, below a link
-/// to the parent directory.
+/// Proposes a pattern for the directory listing of a web server (autoindex of nginx): lines with a name, a
+/// time and a size. The link to the parent directory is ignored.
 pub(super) fn directory_listing(texts: &[&str]) -> Option<Candidate> {
     const ROW: &str = r"^(?<name>\S.*?) +(?<modified>[\w-]{10,11} \d\d:\d\d) +(?<size>\S+)$";
     static PATTERN: LazyLock<Regex> = LazyLock::new(|| fixed_regex(ROW));
@@ -426,7 +426,8 @@ pub(super) fn directory_listing(texts: &[&str]) -> Option<Candidate> {
 /// Maximum number of words of a line; a longer pattern would be hard to read.
 const MAX_LINE_WORDS: usize = 20;
 
-/// Proposes a pattern for lines with the same number of words and some constant words.
+/// Proposes a pattern for lines with the same number of words, in which constant words name the values.
+/// Samples that are a single timestamp have a pattern of their own.
 pub(super) fn repeated_lines(texts: &[&str]) -> Option<Candidate> {
     let all_lines = texts.iter().flat_map(|text| non_blank_lines(text)).take(10_000);
     let samples: Vec<SplitLines<'_>> =

@@ -7,8 +7,8 @@
 //! - `route_writer` writes the route, with the evidence for each part in comments.
 //!
 //! Every proposal is verified: the file loads without errors, translates each sample to a success or an error
-//! as classified, and its examples pass. If verification fails, the next simpler proposal is tried. The last
-//! one, which extracts the whole text, always passes.
+//! as classified, and its examples pass. If verification fails, the next simpler proposal is tried. If all
+//! proposals fail, the route has only the default rules.
 
 mod candidates;
 mod field_types;
@@ -48,7 +48,7 @@ pub struct Sample {
     pub response: UpstreamResponse,
 }
 
-/// Names and addresses for the proposed route, which the samples do not contain.
+/// Names and request of the proposed route, which the responses do not show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RouteNaming {
     /// Name of the tool.
@@ -133,8 +133,8 @@ pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
     let classified = samples::classify(&samples[..samples.len().min(SAMPLE_LIMIT)]);
     let (classified, candidates) = separate_outliers(classified);
     let errors = samples::error_rules(&classified);
-    // Proposals are tried from the most specific to the simplest: with types before without, and the best
-    // extractor before the second, down to the whole text.
+    // Proposals are tried from the most specific to the simplest: with types before without, the best
+    // extractor before the second, down to the whole text, and all of these with error rules before without.
     for errors in [errors.as_slice(), &[]] {
         for (index, candidate) in candidates.iter().enumerate() {
             let runner_up = candidates.get(index + 1);
@@ -150,9 +150,9 @@ pub fn propose(samples: &[Sample], naming: &RouteNaming) -> Proposal {
     route_writer::fallback(naming)
 }
 
-/// Returns the candidates, best first, and the samples that they parse: all, or if no extractor fits all, the
-/// majority without the samples that alone prevent it. Messages are mostly shorter than reports, so
-/// extractors are tried on the longest samples first.
+/// Returns the candidates, best first, and the samples that they parse. If only the whole text fits all
+/// samples, outliers are separated, as long as most samples remain. Samples are added one by one, the longest
+/// first, because error messages are mostly shorter than data.
 fn separate_outliers(classified: ClassifiedSamples<'_>) -> (ClassifiedSamples<'_>, Vec<Candidate>) {
     let mut all_candidates = rank_candidates(&classified);
     if !all_candidates.first().is_some_and(Candidate::is_last_resort) {
@@ -176,7 +176,7 @@ fn separate_outliers(classified: ClassifiedSamples<'_>) -> (ClassifiedSamples<'_
     let Some(best) = candidates.first() else { return (classified, all_candidates) };
     outliers.sort_unstable();
     let separated = classified.with_successes(&kept, &outliers);
-    // Of two samples, one may be a message.
+    // Half of the samples, for example one of two, may be outliers only if all of these are messages.
     if outliers.len() < kept.len() || outliers.len() == kept.len() && separated.omitted.is_empty() {
         return (separated, candidates);
     }
@@ -298,7 +298,7 @@ fn extracted_share(candidate: &Candidate, texts: &Option<Vec<String>>) -> f64 {
     let Some(texts) = texts else { return 0.0 };
     let values = &candidate.values;
     let is_markup = candidate.source.is_some() || matches!(candidate.name, "html" | "xml");
-    // An empty table consists of a header, which has the names that rows of other samples have.
+    // A table without rows has only a header; its words are the column names of the other samples.
     let is_empty = |value: &Value| *value == json!([]);
     let mut names = HashSet::new();
     for name in values.iter().filter_map(|value| value.get(0)?.as_object()).flat_map(Map::keys) {
@@ -371,7 +371,8 @@ const MIN_EXTRACTED_SHARE: f64 = 0.5;
 ///   first. Patterns that name values by position come after all others, and the whole text comes last.
 /// - Then the share of extracted text decides, in steps of a tenth, and then the order of the candidates,
 ///   from strict to permissive.
-/// - Extractors of less than half of a text, and pairs with data as keys, are dropped unless strict or weak.
+/// - Extractors with a share of less than half, and pairs with data as keys, are dropped unless they are
+///   strict or weak.
 fn rank(candidates: &mut Vec<Candidate>) {
     candidates.retain(|candidate| {
         candidate.is_last_resort()

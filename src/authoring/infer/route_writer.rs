@@ -57,7 +57,7 @@ impl Proposal {
 }
 
 impl ProposalDraft<'_> {
-    /// Writes the proposal; `None` unless it handles every sample as classified.
+    /// Builds the proposal; `None` unless it handles every sample as classified.
     pub(super) fn verified(&self) -> Option<Proposal> {
         let mut proposal = self.route();
         let loaded = load_proposal(&proposal.yaml)?;
@@ -306,11 +306,11 @@ fn example(route: &Route, Sample { name, response }: &Sample) -> Option<String> 
     ))
 }
 
-/// Writes the file up to the rules; unknown names and addresses are guesses.
+/// Builds the file up to the rules. Unknown addresses and requests are placeholders, marked as guesses.
 fn file_header(naming: &RouteNaming, samples: &str) -> Proposal {
     let RouteNaming { name, upstream, method, .. } = naming;
     let (address, path) = (naming.address(), naming.path());
-    // The description is visible to clients, and a query may contain a password, so it has no query.
+    // The description omits the query, which may contain a password: clients see the description.
     let shown = path.split('?').next().unwrap_or_default();
     let guess = |part: &str, value: &str, reason: &str| Finding::new(part, value, Confidence::Guess, reason);
     let (upstream_value, description) = match naming.is_command() {

@@ -14,7 +14,6 @@ use std::sync::LazyLock;
 /// Samples, classified as successes and failures.
 #[derive(Debug, Clone)]
 pub(super) struct ClassifiedSamples<'a> {
-    /// Samples that are successes.
     pub(super) successes: Vec<&'a Sample>,
     /// Decompressed and decoded texts of the successes; `None` if one of them is binary.
     pub(super) texts: Option<Vec<String>>,
@@ -24,7 +23,7 @@ pub(super) struct ClassifiedSamples<'a> {
     pub(super) failures: Vec<&'a Sample>,
     /// Samples that are failures with a success status, each with the evidence.
     pub(super) hidden_failures: Vec<(&'a Sample, ErrorEvidence)>,
-    /// Samples that the extractor does not parse, and that are not errors as far as is known.
+    /// Samples that the extractor does not parse, without evidence of an error.
     pub(super) omitted: Vec<&'a Sample>,
 }
 
@@ -61,9 +60,9 @@ impl<'a> ClassifiedSamples<'a> {
     }
 }
 
-/// Start of a text, before a message.
+/// Pattern of what precedes a message at the start of a text.
 const START: &str = r"^\s*";
-/// Start of a text, before a message in its second line.
+/// Pattern of what precedes a message in the second line of a text.
 const GREETING: &str = r"^[^\n]*\n\s*";
 
 /// Finds evidence of an error in a text that is sent in place of data: one line, or one line below a
@@ -87,7 +86,7 @@ fn outlier_message(text: &str, successes: &[String], reason: &str) -> Option<Err
 /// If a success matches this pattern too, or the message is below a greeting, the pattern is a line that
 /// begins with the first word of the message.
 fn message_pattern(message: &str, start: &str, successes: &[String]) -> String {
-    // A row of a table has other separators, and a document begins with another character.
+    // Excludes rows of a table by their delimiters, and JSON and XML documents by their first character.
     const LINE: &str = r"^\s*(?<why>[^\s<{\[,;|][^\s,;|]*(?: [^\s,;|]+)*)\s*$";
     let line = fixed_regex(LINE);
     if start == START && line.is_match(message) && !successes.iter().any(|success| line.is_match(success)) {
@@ -97,7 +96,7 @@ fn message_pattern(message: &str, start: &str, successes: &[String]) -> String {
     format!(r"{start}(?<why>{first}(?:\s.*\S)?)\s*$")
 }
 
-/// Evidence of an error in a response with a success status. It is also the condition of an error rule.
+/// Evidence of an error in a response with a success status, with the error rule that detects it.
 #[derive(Debug, Clone)]
 pub(super) struct ErrorEvidence {
     /// The rule: conditions on the response and the template of the error, or a preset in `use`.
@@ -156,7 +155,7 @@ impl SampleDocument {
         ErrorEvidence { rule, reason: reason.to_owned(), highest }
     }
 
-    /// Whether the document has a member with this name that is not empty.
+    /// Whether the document has a member with this name whose value is not empty, `null`, `false` or 0.
     fn has(&self, name: &str) -> bool {
         let nothing = [Value::Null, false.into(), 0.into(), "".into(), json!([]), json!({})];
         self.members.get(name).is_some_and(|value| !nothing.contains(value))
@@ -183,8 +182,8 @@ impl SampleDocument {
         Some(self.evidence(&condition, REPORTED, Confidence::Sure))
     }
 
-    /// Finds evidence of an error by comparison with a success: a different status, or a list of errors, and
-    /// missing data.
+    /// Finds evidence of an error by comparison with a success: a different status or a list of errors,
+    /// together with missing data or, if the success has no data, with a message.
     fn error_evidence_compared_with(&self, success: &Self) -> Option<ErrorEvidence> {
         let statuses = || STATUS_WORDS.split(' ').chain(RESULT_CODES.split(' '));
         let is_data = |name: &&str| {
@@ -320,7 +319,8 @@ fn charset_finding(label: &str, sample: &Sample) -> Finding {
     Finding::new("charset", label, confidence, format!("{wrong}; {right}"))
 }
 
-/// Finds evidence of an error in a SOAP envelope, or in a text of a few lines, which follows `start`.
+/// Finds evidence of an error: a SOAP fault, or a text of at most three lines that begins with an error word.
+/// `start` is the pattern of what precedes the text in the response.
 fn error_in_text(text: &str, start: &str) -> Option<ErrorEvidence> {
     if html_and_xml::first_in_body(text).as_deref() == Some("Fault") {
         let reason = "a SOAP fault with a success status, in {} of the samples";

@@ -74,7 +74,8 @@ fn records(text: &str, delimiter: char) -> Option<Vec<csv::StringRecord>> {
     Some(records.into_iter().filter(|record| !is_blank(record)).collect())
 }
 
-/// Number of values in each record; `None` if it varies or is one, or if no more records than texts exist.
+/// Number of values in each record. `None` if it varies or is one, or if each text has only one record, which
+/// may be a header.
 fn width(texts: &[Vec<csv::StringRecord>]) -> Option<usize> {
     let mut records = texts.iter().flatten().map(csv::StringRecord::len);
     let first = records.next().filter(|width| *width > 1)?;
@@ -141,8 +142,8 @@ pub(super) fn columns(texts: &[&str]) -> Option<Candidate> {
     let is_below_title = |text: &&str| {
         text.split_once('\n').is_some_and(|(title, rest)| !title.trim().contains("  ") && is_table(&rest))
     };
-    // The names in the header below a title are separated by several spaces, and most rows have a different
-    // number of words than the title.
+    // The names in the header below a title are separated by several spaces. The title ends with `)`, or most
+    // rows have a different number of words than the title.
     let has_title = |text: &&str| {
         let lines: Vec<&str> = non_blank_lines(text).collect();
         let [title, header, rows @ ..] = lines.as_slice() else { return false };

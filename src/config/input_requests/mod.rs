@@ -156,7 +156,7 @@ fn form_of(
         .ok()
 }
 
-/// Reports input responses in templates for which there is no input request.
+/// Reports templates that use the response to an input request that is not declared.
 pub(super) fn report_unknown_input_responses(
     report: &Report<'_>,
     who: &str,

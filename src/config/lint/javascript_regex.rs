@@ -9,8 +9,8 @@ use crate::settings::fixed_regex;
 /// Returns the reason why clients reject a pattern, if they do.
 ///
 /// If `new RegExp(pattern, "u")` fails for one pattern, clients with the TypeScript SDK lose the whole tool
-/// list, so this function must reject the same patterns, and classes that have another meaning there. The
-/// pattern has already been compiled by the Rust engine, so its brackets are balanced.
+/// list, so this function must reject the same patterns. It also rejects classes that have another meaning in
+/// JavaScript. The pattern has already been compiled by the Rust engine, so its brackets are balanced.
 pub(crate) fn rejected_by_clients(pattern: &str) -> Option<String> {
     let mut rest = pattern.chars().peekable();
     let mut in_class = false;

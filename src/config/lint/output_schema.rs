@@ -306,8 +306,8 @@ fn name_of(place: &str) -> String {
     if place.is_empty() { "the value".to_owned() } else { format!("the field `{place}`") }
 }
 
-/// Follows a path through the schema of a rule's value. Returns the first unknown field of the path, and the
-/// known fields next to it, which a list does not have.
+/// Follows a path through the schema of a rule's value. Returns the first unknown field of the path, with the
+/// known fields of the same object; a list has no fields.
 ///
 /// Returns `None` if all fields are known, or if the path reaches a value of unknown type.
 pub(crate) fn first_unknown_field(schema: &SchemaObject, path: &[&str]) -> Option<(String, Vec<String>)> {

@@ -65,7 +65,7 @@ fn warn_of_json(report: &Report<'_>, node: &Node) {
     }
 }
 
-/// Warns of values in CDATA, where escapes are not decoded: for a client's `&`, the server would read
+/// Warns of values in CDATA, where escapes are not decoded: for a client's `&`, the upstream would read
 /// `&amp;`.
 fn warn_of_cdata(report: &Report<'_>, node: &Node) {
     const BEGIN: &str = "<![CDATA[";
@@ -140,7 +140,7 @@ fn is_escaped(expression: &str, syntax: Syntax) -> bool {
     }
 }
 
-/// Whether a pattern seems to match only texts without line breaks.
+/// Whether a pattern matches only strings without line breaks, as far as a few test strings show.
 fn is_of_one_line(pattern: &str) -> bool {
     const TRIED: [&str; 6] = ["\n", "\r", "a\na", "A\rA", "1\n1", "a: \r\n1"];
     // A pattern may require a minimum length.
@@ -162,8 +162,8 @@ fn is_harmless(schema: &Value, syntax: Syntax) -> bool {
     let is_plain_type = |name: &Value| match name.as_str() {
         Some("integer" | "number" | "boolean" | "null") => true,
         Some("string") if syntax == Syntax::Lines => schema["pattern"].as_str().is_some_and(is_of_one_line),
-        // A list is used as items of a loop, or joined. A list that is inserted directly is written with
-        // quotation marks.
+        // The items of a list are inserted by a loop, or joined. A list that is inserted directly is rendered
+        // with quotation marks.
         Some("array") if syntax == Syntax::Lines => is_harmless(&schema["items"], syntax),
         _ => false,
     };

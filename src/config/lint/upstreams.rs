@@ -22,7 +22,8 @@ pub(crate) fn warn_of_on_store_failure(report: &Report<'_>, root: &Node) {
     }
 }
 
-/// Warns of calls that may take longer than `shutdown_timeout`, for which the process waits at shutdown.
+/// Warns of calls that may take longer than `shutdown_timeout`, after which a shutdown ends them with an
+/// error.
 pub(crate) fn warn_of_long_timeouts(
     report: &Report<'_>,
     root: &Node,
@@ -74,7 +75,7 @@ pub(crate) fn warn_of_attempt_timeouts(
     }
 }
 
-/// Warns of unused upstreams.
+/// Warns of upstreams that are used by no route, import or passthrough.
 pub(crate) fn warn_of_unused(
     report: &Report<'_>,
     names: &[(UpstreamName, SourceSpan)],

@@ -76,7 +76,7 @@ impl ListedTool {
         parts
     }
 
-    /// Returns the tool's `_meta`.
+    /// Returns the tool's `_meta`; `None` if it is missing or empty.
     pub(super) fn meta(&self) -> Option<Map<String, Value>> {
         self.members.get("_meta").and_then(Value::as_object).filter(|meta| !meta.is_empty()).cloned()
     }
@@ -102,7 +102,7 @@ impl ListedTool {
     }
 }
 
-/// Settings in the file for the tools of a server, which become part of the routes of the tools.
+/// Settings of an upstream in the file that apply to the routes of its imported tools.
 pub(super) struct ToolImportSettings<'t> {
     upstream: &'t UpstreamName,
     /// Span of the upstream.

@@ -6,8 +6,8 @@
 //! resources (`proxied`).
 //!
 //! Lists arrive long after the configuration was loaded, and may change. The importer therefore stores the
-//! text of the files, and parses it again for each list. The parsed `Trees` would use several times the
-//! memory of the text.
+//! text of the files, and parses it again whenever lists arrive. The parsed `Trees` would use several times
+//! the memory of the text.
 
 mod listed_tool;
 mod proxied;
@@ -28,8 +28,8 @@ use crate::settings::suggest::nearest;
 use crate::settings::{Entry, Files, Kind, Node, Report, read_section};
 use crate::upstream::mcp::McpLists;
 
-/// Creates routes from the tools of MCP servers, with the settings of the configuration that the servers
-/// belong to. Clones share the data.
+/// Importer of the tools, prompts and resources that MCP servers list, with the settings of one
+/// configuration. Also parses draft routes. Clones share the data.
 #[derive(Debug, Clone, Default)]
 pub struct Importer {
     pub(in crate::config) files: Arc<Files>,
@@ -86,8 +86,8 @@ impl Importer {
         Self { files: Arc::new(files), upstreams: upstreams.into() }
     }
 
-    /// Creates routes from tool lists, in addition to those of the file. Returns one result for each server.
-    /// A tool that cannot become a route is omitted with a note.
+    /// Creates routes from tool lists, in addition to the routes of the file. Returns one result for each
+    /// server. A tool that cannot become a route is omitted with a note.
     pub fn import<'l>(
         &self,
         lists: impl IntoIterator<Item = (&'l UpstreamName, &'l [Box<str>])>,
@@ -133,7 +133,7 @@ impl Importer {
         secret_masking::masked_json(&self.trees().root)
     }
 
-    /// Parses the files again. No errors occur, because the files were valid when they were loaded.
+    /// Parses the stored text of the files again. No errors occur, because it was valid when it was loaded.
     pub(in crate::config) fn trees(&self) -> Trees<'_> {
         let report = Report::new(&self.files);
         let (file_trees, presets) = trees(&report);

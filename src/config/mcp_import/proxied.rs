@@ -141,8 +141,8 @@ fn offered_entries(
     listed
 }
 
-/// Keeps the members whose type is the one that MCP defines (MCP 2026-07-28, schema, `Prompt`, `Resource`,
-/// `ResourceTemplate`). Some servers write `null` for absent members.
+/// Keeps the members with the type that MCP defines (MCP 2026-07-28, schema, `Prompt`, `Resource`,
+/// `ResourceTemplate`). Some servers send `null` for absent members.
 fn valid_members(members: &Map<String, Value>, key: &str) -> Map<String, Value> {
     let mut out = members.clone();
     out.retain(|name, value| match name.as_str() {

@@ -1,4 +1,4 @@
-//! `glossator migrate`: replaces renamed keys and words in files. All other bytes are unchanged.
+//! `glossator migrate`: replaces renamed keys, values and variables in files. All other bytes are unchanged.
 //!
 //! `walk` visits the tree of a file along the key tables, finds old names ([`super::renamed`]) and renames
 //! them in the tree, including variables in jq and templates. This file finds the configurations, also within
@@ -191,7 +191,9 @@ impl Migration<'_> {
         (walk.unknown_keys == 0 && walk.known_keys > 0).then_some(walk.known_keys)
     }
 
-    /// Migrates a part of a configuration. Its section is the one in which all of its keys are known.
+    /// Migrates a part of a configuration. Its kind is the one in which all of its keys are known, with the
+    /// most keys. If several kinds remain and lead to different texts, the part is unchanged and gets a
+    /// remark.
     fn fragment(&self, text: &str) -> Option<Migrated> {
         let (_, trees) = self.read(text).ok()?;
         let [tree] = trees.as_slice() else { return self.yaml(text).ok() };

@@ -1,4 +1,4 @@
-//! Migration of keys into nested sections, for example `name` of `server` to `mcp.name`.
+//! Migration of keys into nested sections, for example `server.name` to `server.mcp.name`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::settings::{Entry, Key, LineAndColumn, Node, Section as _, SourceSpan,
 /// Additional indentation of the keys of a nested section.
 const INDENT: &str = "  ";
 
-/// Key of a section that has moved to a nested section, as `server.name` has moved to `mcp`.
+/// Key of a section that has moved to a nested section, as `server.name` has moved to `server.mcp.name`.
 struct NestedKey<'n> {
     entry: &'n Entry,
     /// Name of the nested section, and name of the key in it.
@@ -82,7 +82,7 @@ impl Migration<'_> {
     }
 
     /// Returns the keys of a section that can be moved into a nested section. Keys from `<<` or an alias are
-    /// not among them: they are written elsewhere.
+    /// omitted, because their lines are in another place of the file.
     fn nested_keys<'n>(&self, text: &str, section: &Key, value: &'n Node) -> Vec<NestedKey<'n>> {
         let keys = FileSettings::keys().get(&section.text).and_then(|key| section_of(key.kind));
         let (Some(keys), Some(entries)) = (keys, value.as_map()) else { return Vec::new() };

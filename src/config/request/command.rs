@@ -18,10 +18,10 @@ use crate::settings::{
 };
 use crate::translate::expressions::{self, Scope};
 
-/// Word in place of the HTTP method for requests to commands.
+/// Keyword that replaces the HTTP method in requests to commands.
 pub(super) const RUN: &str = "RUN";
 
-/// Word in place of the HTTP method for calls of MCP tools.
+/// Keyword that replaces the HTTP method in calls of MCP tools.
 pub(super) const CALL: &str = "CALL";
 
 const CALL_HELP: &str = "write `CALL UPSTREAM/TOOL`, with the server's name for the tool";
@@ -41,8 +41,8 @@ impl RequestParser<'_> {
         let upstream = self.command_upstream(place, name)?;
         self.check_kind(place, &upstream, UpstreamKind::Program)?;
         let words: Vec<&str> = words.collect();
-        // A quoted text or a template consists of several words, so only the first problem of a line is
-        // reported.
+        // A quoted string or a template may be split into several words, so only the first problem of a line
+        // is reported.
         words.iter().try_for_each(|word| check_is_plain(value, word))?;
         let words = read_each(words.into_iter().map(|word| word_of_line(value, word)))?;
         let follows_end_of_options = self.follows_end_of_options(&upstream);
@@ -50,8 +50,8 @@ impl RequestParser<'_> {
         Ok(CompiledRequest { upstream, template: RequestTemplate::Command(template) })
     }
 
-    /// Finds the upstream that follows `RUN`. An unknown upstream is reported; it may be the name or path of
-    /// a program.
+    /// Finds the upstream that follows `RUN`. Reports an unknown name, with help if it is probably the name
+    /// or path of a program.
     fn command_upstream(&self, place: SourceSpan, name: &str) -> Checked<UpstreamName> {
         let is_known = |name: &str| self.names().any(|known| known == name);
         if is_known(name) || suggest::nearest(name, self.names()).is_some() {
@@ -176,7 +176,7 @@ fn word_of_line(value: &Cursor<'_>, word: &str) -> Checked<WordTemplate> {
     WordTemplate::read(&value.part(&node, value.name, WordTemplate::KIND))
 }
 
-/// Parses a word in a list, which is a template.
+/// Parses a word of a command line, which is a template.
 impl Setting for WordTemplate {
     const KIND: ValueKind = ValueKind::Scalar;
 
@@ -196,8 +196,7 @@ impl Setting for WordTemplate {
     }
 }
 
-/// Returns the name of the argument of a template that inserts a single argument, with the text before and
-/// after it.
+/// Splits a template that inserts a single argument: text before it, name of the argument, text after it.
 fn around_argument(text: &str) -> Option<(&str, &str, &str)> {
     let (start, end) = (text.find("{{")?, text.rfind("}}")? + 2);
     let (before, after) = (&text[..start], &text[end..]);

@@ -84,12 +84,13 @@ struct BodySettings {
 
 /// Variables of templates that are rendered before there is a response.
 pub(super) const VARIABLES: [&str; 2] = ["args", "input_responses"];
-/// Methods that are known by name; any other token is accepted too.
+/// Common HTTP methods, for checks of capitalization and spelling. Other methods except `CONNECT` are
+/// accepted too.
 pub(super) const USUAL_METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
 const HELP: &str = "write `METHOD UPSTREAM/path`, such as `GET weather/forecast/{city}`";
 
-/// Compiled request.
+/// Request template of a route or an asynchronous operation, with its upstream.
 pub(super) struct CompiledRequest {
     pub(super) upstream: UpstreamName,
     pub(super) template: RequestTemplate,
@@ -123,7 +124,7 @@ impl<'a> Upstreams<'a> {
     }
 }
 
-/// Parser of one request.
+/// Parser of one request, in one line or as a map.
 struct RequestParser<'a> {
     value: Cursor<'a>,
     upstreams: Upstreams<'a>,
@@ -312,7 +313,7 @@ impl RequestParser<'_> {
     }
 }
 
-/// Describes a kind of upstream: predicate of a sentence about it, and keys of requests to it.
+/// Returns a predicate that describes the kind of upstream in error messages, and the keys of requests to it.
 fn use_of(kind: UpstreamKind) -> (&'static str, &'static [&'static str]) {
     match kind {
         UpstreamKind::Http => {
@@ -325,7 +326,7 @@ fn use_of(kind: UpstreamKind) -> (&'static str, &'static [&'static str]) {
     }
 }
 
-/// Names of the upstreams of a file, including those with errors.
+/// Names of the upstreams of a file, including upstreams with errors.
 pub(super) fn upstream_names(entries: &[Entry]) -> Vec<(UpstreamName, SourceSpan)> {
     entries.iter().filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span))).collect()
 }

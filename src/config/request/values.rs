@@ -68,17 +68,17 @@ pub(super) fn target(value: &Cursor<'_>, text: &str) -> Checked<RequestTarget> {
     Ok(RequestTarget(path, query))
 }
 
-/// Help for a literal secret. A form field can only be in the request, so the help also suggests to protect
+/// Help for a literal secret. A form field can only be in the request, so the help also suggests protecting
 /// the file.
 const SECRET_HELP: &str = "write it under `headers`, `query` or `credentials` of the upstream, as `${NAME}` \
                            or `file:/path`; if the server does not read it there, protect the file";
 
-/// Warns of literal secrets in the parameters, headers and form fields of a request.
+/// Warns of literal secrets in the query parameters, headers and form fields of a request.
 pub(super) fn warn_of_secrets(report: &Report<'_>, request: &Node) {
     let form = |name| request.get(name).and_then(|body| body.get("form"));
     let maps = [request.get("query"), request.get("headers"), form("body"), form("stdin")];
     for Entry { key, value } in maps.into_iter().flatten().filter_map(Node::as_map).flatten() {
-        // The playground shows `(hidden)` in place of a secret.
+        // The playground shows `(hidden)` in place of a secret, so this value is not a literal secret.
         let is_no_secret = |text: &str| is_template(text) || text == HIDDEN;
         let is_literal = |node: &&Node| node.secret && !node.as_text().is_some_and(is_no_secret);
         let literals = std::iter::once(value).chain(value.children()).filter(is_literal);
@@ -94,8 +94,8 @@ pub(super) fn parameters(values: Named<OneOrMore<ValueTemplate>>) -> Vec<(String
     values.0.into_iter().flat_map(named).collect()
 }
 
-/// Parses a template. If it consists of one argument, the whole parameter or header is omitted without the
-/// argument.
+/// Parses a template. If it inserts one argument and nothing else, the parameter, form field or header is
+/// omitted when the argument is absent or null.
 impl Setting for ValueTemplate {
     const KIND: ValueKind = ValueKind::Scalar;
 
@@ -210,8 +210,8 @@ pub(super) fn read_json(value: &Cursor<'_>) -> Checked<Option<JsonTemplate>> {
     JsonTemplate::read(&value.part(value.node, &name, JsonTemplate::KIND)).map(Some)
 }
 
-/// Parses a template whose text is always sent. The arguments that it inserts are required, because the
-/// request fails without them.
+/// Parses a template that is always rendered. Arguments without a fallback are recorded as needed, because
+/// the request fails without them.
 pub(super) fn text(value: &Cursor<'_>) -> Checked<Template> {
     let template = template(value)?;
     for (name, optional) in expressions::arguments_of(&template).unwrap_or_default() {
@@ -266,14 +266,14 @@ fn warn_of_dollar_names(value: &Cursor<'_>, text: &str) {
 static VARIABLE: LazyLock<Regex> =
     LazyLock::new(|| fixed_regex(r"\$\{(?:[A-Z_][A-Za-z0-9_]*(?:\}|:-)|file:)"));
 
-/// Returns `city` if the text contains `{{ args.city }}`.
+/// Returns `city` if `text` contains `{{ args.city }}`.
 fn template_argument(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("{{")?;
     as_name(rest.split_once("}}")?.0.trim().strip_prefix("args.")?)
 }
 
-/// Returns `city` if the text is exactly `{{ args.city }}` or `{{ args.city | default(omit) }}`. Also returns
-/// whether it is the second form, which omits the value if the argument is null or absent.
+/// Returns `city` if `text` is exactly `{{ args.city }}` or `{{ args.city | default(omit) }}`, and whether it
+/// is the second form, which omits the value if the argument is null or absent.
 pub(super) fn placeholder(text: &str) -> Option<(&str, bool)> {
     let inserted = expression(text)?.strip_prefix("args.")?;
     let Some((name, filter)) = inserted.split_once('|') else { return Some((as_name(inserted)?, false)) };
@@ -282,7 +282,7 @@ pub(super) fn placeholder(text: &str) -> Option<(&str, bool)> {
     (filter == "default(omit)").then_some((name, true))
 }
 
-/// Returns `form` and `count` if the text is exactly `{{ input_responses.form.count }}`.
+/// Returns `form` and `count` if `text` is exactly `{{ input_responses.form.count }}`.
 fn single_input_response(text: &str) -> Option<(&str, Option<&str>)> {
     let path = expression(text)?.strip_prefix("input_responses.")?;
     match path.split_once('.') {
@@ -291,12 +291,12 @@ fn single_input_response(text: &str) -> Option<(&str, Option<&str>)> {
     }
 }
 
-/// Returns the expression if the text is exactly one `{{ … }}`.
+/// Returns the expression if `text` is exactly one `{{ … }}`.
 pub(super) fn expression(text: &str) -> Option<&str> {
     text.trim().strip_prefix("{{")?.strip_suffix("}}").map(str::trim)
 }
 
-/// Returns the text if it is a valid name of an argument.
+/// Returns `text` if it is a valid name of an argument.
 pub(in crate::config) fn as_name(text: &str) -> Option<&str> {
     let is_valid = |c: char| c.is_ascii_alphanumeric() || c == '_';
     (!text.is_empty() && text.chars().all(is_valid)).then_some(text)

@@ -36,7 +36,7 @@ use crate::translate::{
 
 pub(super) use shared::{AnnotationSettings, DefaultSettings, LimitSettings};
 
-/// Compiled route, with data from the file that it does not contain.
+/// Compiled route, with the data from the file that [`Route`] does not contain.
 #[derive(Debug, Clone)]
 pub struct CompiledRoute {
     /// The compiled route.
@@ -59,7 +59,7 @@ impl CompiledRoute {
     }
 }
 
-/// Context for parsing a route.
+/// Parts of the file that are needed for parsing a route.
 #[derive(Clone, Copy)]
 pub(super) struct RouteContext<'a> {
     pub(super) defaults: &'a DefaultSettings,
@@ -67,8 +67,7 @@ pub(super) struct RouteContext<'a> {
     /// Entry `defaults.response` of the file.
     pub(super) default_response: Option<&'a Entry>,
     pub(super) upstreams: Upstreams<'a>,
-    /// Route calls that have been parsed. They are checked against the called routes when all routes have
-    /// been parsed.
+    /// Parsed route calls. They are checked against the called routes when all routes have been parsed.
     pub(super) calls: &'a RefCell<Vec<UncheckedRouteCall>>,
 }
 
@@ -231,7 +230,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         (false, None) => None,
         (false, written) => schemas::input(report, written, &UsedArguments::default(), &any),
     };
-    // A filter with `$args` may use each of them.
+    // With `$args`, a jq filter may use any argument, so no argument is reported as unused.
     if is_good && report.errors() == before_input && !sends_all && !in_rules.all {
         let (sent, others) = in_request.arguments.split_at(sent);
         let is_sent = |name: &str| sent.iter().any(|argument| argument.name == name);
@@ -391,8 +390,8 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     })
 }
 
-/// Checks the input requests of a route that creates tasks: a client cannot respond to them while it polls
-/// the result of a task.
+/// Rejects `sample` in a route that creates tasks, because a client that polls a task can't be sent a
+/// sampling request. Also rejects `task_requests_input` without input requests.
 fn input_requests_of_task(
     report: &Report<'_>,
     entry: &Entry,

@@ -35,7 +35,7 @@ pub(super) fn rules(
     let defaults = defaults.and_then(|rules| response::read(report, rules, used));
     let (own, defaults) = (own?, defaults?);
     let own_count = own.len();
-    // A success rule never matches an error of an MCP server, so the errors may come after it.
+    // A success rule never matches an error of an MCP server, so error rules may follow it.
     if !calls_mcp_tool {
         response::warn_of_late_errors(report, &own, &defaults);
     }
@@ -76,8 +76,8 @@ pub(super) fn on_no_match(
     calls_mcp_tool: bool,
 ) -> OnNoMatch {
     // Rules of `defaults.response` are not specific to the route, so other responses pass through. The result
-    // of an MCP tool has a known form that includes errors, so its rules (and those of `tools.response`) are
-    // for exceptions only, and other results pass through too.
+    // of an MCP tool has a known form that includes errors, so its rules, and the rules of `tools.response`,
+    // are for exceptions only, and other results pass through too.
     let passes = own_count == 0 || calls_mcp_tool;
     configured.unwrap_or(if passes { OnNoMatch::Text } else { OnNoMatch::Error })
 }

@@ -36,7 +36,7 @@ pub(super) struct RuleSets<'n> {
     budget: Budget,
 }
 
-/// Rules with a common name.
+/// Entry of `rules`, or preset: rules with a common name.
 struct RuleSet<'n> {
     name: &'n Key,
     preset: bool,
@@ -87,16 +87,16 @@ pub(super) struct ExpandedRule {
     pub(super) node: Node,
     /// Span of the first key of the rule.
     pub(super) span: SourceSpan,
-    /// Where the rule comes from, if `use` or `defaults.response` inserted it.
+    /// Origin of the rule, if `use` or `defaults.response` inserted it.
     pub(super) origin: Option<RuleOrigin>,
 }
 
-/// Where a rule comes from that `use` or `defaults.response` inserted.
+/// Origin of a rule that `use` or `defaults.response` inserted.
 #[derive(Debug, Clone)]
 pub(super) struct RuleOrigin {
-    /// Names of the nested rule sets, from the outermost to the innermost.
+    /// Names of the nested rule sets, from the outermost to the innermost, such as `defaults > http_errors`.
     pub(super) names: String,
-    /// Context of problems in the rule, with the span of the outermost `use`.
+    /// Context of problems in the rule, with the span of the outermost `use` or of `defaults.response`.
     pub(super) context: ProblemContext,
 }
 
@@ -167,15 +167,15 @@ impl<'n> RuleSets<'n> {
     }
 }
 
-/// State of an expansion.
+/// Expansion of the `use` items in one `response`.
 struct RuleExpansion<'e> {
     sets: &'e RuleSets<'e>,
     report: &'e Report<'e>,
-    /// Name of the owner of the `response`, for messages.
+    /// Owner of the `response`, as named in messages.
     user: &'e str,
     /// Indices of the rule sets that are being expanded, from the outermost to the innermost.
     chain: Vec<usize>,
-    /// Where the rules that are being expanded come from.
+    /// Origin of the rules that are being expanded; `None` for the rules in the `response` itself.
     origin: Option<RuleOrigin>,
     rules: Vec<ExpandedRule>,
 }
@@ -298,7 +298,7 @@ impl<'n> RuleSet<'n> {
         let arguments: Vec<_> = self.parameters.iter().filter_map(value_of).collect();
         let has_unknown = report.errors() > before;
         for missing in names().filter(|name| !arguments.iter().any(|(known, _)| known == name)) {
-            // If an unknown argument has been reported, it is probably the missing one, misspelled.
+            // If an unknown argument has been reported, it is probably the missing argument, misspelled.
             if !has_unknown {
                 let message = format!("the rules `{name}` require the parameter `{missing}`");
                 let help = format!("add `with: {{ {missing}: … }}`");

@@ -7,9 +7,10 @@ use regex::{Captures, Regex};
 
 use crate::settings::{Budget, Code, Entry, Key, Kind, Node, Report, SourceSpan, TreeSize, fixed_regex};
 
-/// Maximum number of nodes that all `use` of the configuration insert together.
+/// Maximum number of nodes that all `use` of the configuration insert together. Nested `use` can multiply the
+/// nodes exponentially.
 pub(super) const NODE_LIMIT: usize = 2_000_000;
-/// Maximum length of the text that all `use` of the configuration insert together, in bytes.
+/// Maximum total length of the strings that all `use` of the configuration insert, in bytes.
 pub(super) const TEXT_LIMIT_BYTES: usize = 64 << 20;
 
 /// Checks the names of the parameters that named rules declare.
@@ -36,7 +37,7 @@ pub(super) fn parameter_uses<'n>(node: &'n Node, found: &mut Vec<(&'n str, Sourc
     node.children().for_each(|child| parameter_uses(child, found));
 }
 
-/// Substitution of parameters with arguments.
+/// Substitution of arguments for parameters.
 pub(super) struct Substitution<'a> {
     pub(super) report: &'a Report<'a>,
     pub(super) budget: &'a Budget,
@@ -91,7 +92,7 @@ impl Substitution<'_> {
                 None => Some(found[0].to_owned()),
                 Some(argument) => self.insertable(&found["name"], argument),
             };
-            // Nothing is inserted after a problem, so that the text does not exceed the limit.
+            // Nothing is inserted after a problem, so that the string does not exceed the limit.
             let inserted = inserted.filter(|text| is_valid && self.spend(0, text.len(), span).is_some());
             is_valid &= inserted.is_some();
             inserted.unwrap_or_default()
@@ -114,7 +115,8 @@ impl Substitution<'_> {
         self.arguments.iter().find(|(known, _)| *known == name).map(|(_, argument)| *argument)
     }
 
-    /// Counts inserted nodes and text. Returns `None` if the limit is exceeded, which is reported once.
+    /// Charges inserted nodes and bytes to the budget. Returns `None` if the limit is exceeded, which is
+    /// reported once.
     fn spend(&self, nodes: usize, text_bytes: usize, span: SourceSpan) -> Option<()> {
         if self.budget.exceeded().is_some() {
             return None;
@@ -125,7 +127,7 @@ impl Substitution<'_> {
     }
 }
 
-/// A parameter in a text; with another `$` before it, it is escaped.
+/// Use of a parameter in a string. Another `$` before it escapes it.
 static PARAMETER_USE: LazyLock<Regex> =
     LazyLock::new(|| fixed_regex(r"(?<escape>\$)?\$\((?<name>[A-Za-z_][A-Za-z0-9_]*)\)"));
 

@@ -13,7 +13,7 @@ use crate::upstream::http::{
     ADDRESS_LIMIT, Address, AddressError, HttpSettings, OutlierDetectionSettings, QueryParameter,
 };
 
-/// Addresses of an upstream; there is at least one.
+/// Addresses of an upstream, at least one.
 pub(super) struct Addresses {
     pub(super) first: Address,
     pub(super) others: Vec<Address>,
@@ -106,7 +106,7 @@ fn address(value: &Cursor<'_>) -> Checked<Address> {
     value.reject(invalid.with_code(Code::InvalidAddress))
 }
 
-/// Help for a text that is not a URL, depending on what was probably meant.
+/// Help for a string that is not a URL, by its probable meaning: a variable, a command line or a host.
 fn help_for(text: &str, is_external: bool) -> String {
     let shown = Some(text).filter(|text| !is_external && !text.contains("://"));
     let host = text.split(['/', '?']).next().unwrap_or_default();
@@ -134,8 +134,8 @@ fn variable_name(text: &str) -> Option<&str> {
     is_name.then_some(name)
 }
 
-/// Words of a command line without `RUN` (the method of a `request` to a command), as items of a YAML list;
-/// `None` if there is only one word, or if a word needs quotes.
+/// Words of a command line without `RUN` (the keyword of a `request` to a command), as items of a YAML list;
+/// `None` if the line has no space, or if a word needs quotes.
 fn words_of_command(line: &str) -> Option<String> {
     let is_plain = |word: &&str| word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./@=+".contains(&b));
     let words: Vec<&str> = line.split_whitespace().filter(|word| *word != "RUN").collect();
@@ -192,7 +192,7 @@ impl Setting for HeaderMap {
     }
 }
 
-/// Parses query parameters; values have the same form as those of headers.
+/// Parses query parameters; their values have the same form as header values.
 pub(super) fn read_query(value: &Cursor<'_>) -> Checked<Option<Vec<QueryParameter>>> {
     let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
     let read = |entry: &Entry| {

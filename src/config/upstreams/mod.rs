@@ -41,8 +41,8 @@ pub struct ParsedUpstream {
     pub policy: PolicySettings,
     /// Fingerprint of the upstream's configuration; equal on replicas that have the same configuration.
     pub fingerprint: Arc<str>,
-    /// Pattern that matches the upstream's secrets, which must not be in any error; `None` if there are none.
-    /// Compiled once and shared by all routes of the upstream.
+    /// Pattern that matches the upstream's secrets, which must not be in any error; `None` if the upstream
+    /// has no secrets. Compiled once and shared by all routes of the upstream.
     pub(super) secrets: Option<SecretPattern>,
     /// MCP servers: which of the listed tools are offered, and under which names.
     pub tools: Option<ToolRules>,
@@ -162,8 +162,8 @@ pub(super) fn read(
     let written = OpenSection::read_known(&cursor, Some(base));
     let (name, mut written): (_, UpstreamSection) = (name.ok()?, written.ok()?);
     let policy = written.policies;
-    // If `defaults` has a limit per client, a high limit of the upstream is useful, because it removes that
-    // limit.
+    // If `defaults` has a limit per client, even a limit that is never reached has an effect: it replaces the
+    // default.
     if defaults.policies.max_in_flight_per_client.is_none() {
         warn_of_client_limit(report, node, &policy);
     }
@@ -312,7 +312,7 @@ const KEYS_BY_KIND: [(&str, &[&str]); 4] = [
     ("mcp", &["tools prompts resources", OF_ADDRESSES]),
 ];
 
-/// Name of a forwarded header.
+/// Parses the name of a forwarded header.
 impl Setting for HeaderName {
     const KIND: ValueKind = ValueKind::Text;
 

@@ -35,7 +35,6 @@ pub(super) struct EnvSettings {
     set: Option<Vec<(String, Expanded)>>,
 }
 
-/// Name of an environment variable.
 struct VariableName(String);
 
 impl Setting for ProgramCommand {
@@ -68,8 +67,8 @@ fn word(context: ReadContext<'_>, node: &Node) -> Checked<Expanded> {
     without_nul(context, node.span, expansion::expand(context, node.span, &text)?)
 }
 
-/// Rejects NUL characters: they end the string that a program gets, so starting the program would always
-/// fail.
+/// Rejects NUL characters: arguments and variables are NUL-terminated strings, so starting the program would
+/// always fail.
 fn without_nul(context: ReadContext<'_>, span: SourceSpan, expanded: Expanded) -> Checked<Expanded> {
     if expanded.text.contains('\0') {
         let message = "an argument or variable of a program can't contain NUL characters";
@@ -101,7 +100,7 @@ pub(super) fn read_directory(value: &Cursor<'_>) -> Checked<Option<PathBuf>> {
     Ok(Some(directory))
 }
 
-/// Creates the program of a command upstream.
+/// Creates the program of a command, CGI or MCP upstream.
 pub(super) fn command(
     context: ReadContext<'_>,
     name: UpstreamName,
@@ -247,8 +246,8 @@ impl Setting for McpServer {
 }
 
 impl McpChild {
-    /// Creates the program. Adds `HOME` to its environment, because servers that download themselves (for
-    /// example with `npx`) store their cache in it.
+    /// Creates the program. Adds `HOME` to its environment, because package runners such as `npx` store their
+    /// cache in it.
     pub(super) fn program(self, context: ReadContext<'_>, name: UpstreamName) -> Checked<Program> {
         const HOME: &str = "HOME";
         let mut program = command(context, name, self.command, self.cwd, self.env)?;

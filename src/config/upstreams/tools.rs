@@ -164,7 +164,7 @@ impl ToolRules {
 
 impl NameRules {
     /// Rejects a prefix that is not valid in the name of a tool or prompt. Names of resources may contain any
-    /// text.
+    /// characters.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         if section.value.key.is_some_and(|key| key.name == "resources") {
             return Ok(());

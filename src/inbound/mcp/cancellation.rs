@@ -1,6 +1,7 @@
 //! Cancellation of requests of a session by `notifications/cancelled` (MCP, Cancellation).
 //!
-//! For sessions and stdio. Since 2026-07-28, a client over HTTP cancels its request by closing the connection.
+//! Used for legacy sessions and for stdio. Since MCP 2026-07-28, a client over HTTP cancels its request by
+//! closing the connection.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -23,7 +23,7 @@ use crate::route::{
 use crate::settings::EnumSetting as _;
 use crate::translate::SamplingRequest;
 
-/// Handles the input requests for a client request: sends them to the client, or collects them for the
+/// Elicitor for one client request. Sends the input requests to a legacy client, or collects them for the
 /// result.
 #[derive(Debug)]
 pub(super) struct RequestElicitor<'a> {
@@ -79,9 +79,9 @@ impl<'a> RequestElicitor<'a> {
         let responses = rpc.request.params.input_responses.object("params.inputResponses")?;
         let mut responses: Map<String, Value> = responses.unwrap_or_default();
         // Responses to input requests that were not sent are ignored: a client, or its model, may have made
-        // them up. The input requests are sent (again), as SEP-2322 recommends. Only arguments are accepted
-        // without a request: the client could also set them in the call, and they are checked in the same
-        // way.
+        // them up. The input requests are sent (again), as SEP-2322 recommends. Only responses that set
+        // arguments are accepted without a request: the client could also set these arguments in the call,
+        // and they are checked in the same way.
         responses.retain(|name, _| requested.contains(name) || input_requests.gives_arguments(name));
         let round = ElicitationRound::new(capabilities, input_responses, responses);
         Ok(Self { rpc, input_requests, request_digest, round })
@@ -150,7 +150,7 @@ fn request_digest(
     arguments: &Map<String, Value>,
 ) -> String {
     let mut request_digest = json!([method, owner, name, arguments]);
-    // The order of members does not matter.
+    // Members are sorted, because their order does not matter.
     request_digest.sort_all_objects();
     fingerprint(request_digest.to_string().as_bytes())
 }
@@ -167,7 +167,8 @@ fn decrypt_state(rpc: &RpcContext<'_>, token: &str, request_digest: &str) -> Res
     state.ok_or_else(|| invalid("it was issued for another request"))
 }
 
-/// One round of input requests: matches the responses to the requests, and records the missing ones.
+/// One round of input requests: matches the responses to the requests, and records the requests without a
+/// response.
 #[derive(Debug)]
 pub(super) struct ElicitationRound<'a> {
     pub(super) capabilities: Vec<ClientCapability>,
@@ -175,7 +176,7 @@ pub(super) struct ElicitationRound<'a> {
     pub(super) input_responses: Map<String, Value>,
     /// The input responses in this request that are not matched yet.
     responses: Map<String, Value>,
-    /// The open input requests; empty if no missing input is known. An error if an input response is invalid
+    /// The open input requests; empty if no input is missing so far. An error if an input response is invalid
     /// ([`ErrorKind::PARAMS`]), or if the client lacks a capability.
     pub(super) outcome: Result<Vec<InputRequest>, RpcError>,
     /// For a legacy client, which gets input requests at once: its request, and the timeout of input

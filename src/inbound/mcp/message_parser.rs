@@ -1,7 +1,7 @@
 //! JSON-RPC messages and their parameters, borrowed from the bytes of a body.
 //!
-//! A message is scanned once, and so are its parameters. Ids and members stay raw JSON: an id is returned
-//! byte for byte, and the arguments of a call are parsed once.
+//! A message is deserialized once, and so are its parameters. Ids and members stay raw JSON: an id is
+//! returned byte for byte, and the arguments of a call are parsed once.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,6 @@ const BATCH_LIMIT: usize = 100;
 /// Maximum length of a progress token, in bytes: every notification repeats the token.
 const TOKEN_LIMIT_BYTES: usize = 1024;
 
-/// A message from a client.
 #[derive(Debug)]
 pub(super) enum ClientMessage<'a> {
     Request(RpcRequest<'a>),
@@ -44,7 +43,6 @@ pub(super) struct RpcRequest<'a> {
     pub(super) message: &'a [u8],
 }
 
-/// A notification.
 #[derive(Debug)]
 pub(super) struct RpcNotification<'a> {
     /// The method; `None` if it is not a string.
@@ -78,8 +76,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Member<'a> {
 #[derive(Deserialize)]
 struct JsonString<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The parameters of all methods. A duplicate is an error: a proxy in front of glossator may have read the
-/// other value. Other members are ignored.
+/// The parameters of all methods. A duplicate member is an error: a proxy in front of glossator may have read
+/// the other value. Other members are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct Params<'a> {
@@ -116,7 +114,7 @@ struct JsonRpcMessage<'a> {
     error: Member<'a>,
 }
 
-/// `_meta` of a request.
+/// Members of `_meta` in a request that glossator reads.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct RequestMeta<'a> {
@@ -255,7 +253,8 @@ impl<'a> Member<'a> {
         object.map_err(|error| ErrorKind::PARAMS.error(format!("`{path}`: {}", without_position(&error))))
     }
 
-    /// The member as an object, which is required. `error` is the text if it is missing or of another type.
+    /// The member as an object, which is required. `error` is the message if the member is missing or of
+    /// another type.
     pub(super) fn required_object<T: Deserialize<'a>>(self, error: &'static str) -> Result<T, RpcError> {
         self.object("").ok().flatten().ok_or_else(|| ErrorKind::PARAMS.error(error))
     }
@@ -301,7 +300,8 @@ fn parse_members(body: &[u8]) -> Result<JsonRpcMessage<'_>, RpcError> {
     }))
 }
 
-/// The error text of serde_json without "at line 1 column 7", which counts from the start of the parsed part.
+/// The message of a serde_json error without "at line 1 column 7", which counts from the start of the parsed
+/// part.
 pub(super) fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or(&text).to_owned()

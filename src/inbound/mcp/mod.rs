@@ -5,7 +5,7 @@
 //! - [`McpEndpoint`]: the HTTP endpoint; `stdio`: the same over stdin and stdout.
 //! - `message_parser`: JSON-RPC messages and parameters; `rpc_context`: transport, headers, client and
 //!   revision of a message.
-//! - `revision`: protocol revisions and all differences between them; `rpc_error`: the table of errors.
+//! - `revision`: protocol revisions and the differences between them; `rpc_error`: the table of errors.
 //! - `protocol`: dispatch of a message to its method.
 //! - `response`: results, errors and event streams, and the messages that precede a result.
 //! - `resumable_streams`: streams that a client can resume.
@@ -18,8 +18,8 @@
 //!
 //! State and notifications:
 //!
-//! - `sessions`; `cancellation` of their requests; `subscriptions` on open streams; `session_subscriptions`, the resources that sessions
-//!   subscribe to.
+//! - `sessions`; `cancellation` of their requests; `subscriptions` of open streams; `session_subscriptions`:
+//!   the resources that sessions subscribe to.
 //! - `replicas`: forwarding of messages that another replica must handle.
 //!
 //! Messages are not parsed into trees: an id is returned byte for byte, and JSON of an upstream is copied
@@ -93,8 +93,8 @@ const METHODS_WITHOUT_STREAM: &str = "POST, DELETE, OPTIONS";
 /// "Earlier Streamable HTTP Revisions").
 const METHODS_WITHOUT_SESSIONS: &str = "POST, OPTIONS";
 
-/// Time after which a response without a message becomes a stream with keep-alive comments, because proxies
-/// close idle connections.
+/// Time after which the response to a pending request becomes a stream with keep-alive comments, because
+/// proxies close idle connections.
 const STREAM_AFTER: Duration = Duration::from_secs(2);
 
 /// The MCP endpoint. Cheap to clone.
@@ -115,11 +115,11 @@ impl McpEndpoint {
 
     /// Responds to one HTTP request, on any path.
     ///
-    /// Dropping the future, or the body of the response, cancels the call and its upstream request. In
-    /// revisions up to 2025-11-25, the loss of a stream "SHOULD NOT be interpreted as the client cancelling
-    /// its request" (Transports, "Sending Messages to the Server"), so a call whose stream can be resumed
-    /// continues for a while. Any other call is cancelled, because its client could not fetch the result: it
-    /// has no event to resume from, or no session.
+    /// Dropping the future, or the body of the response, cancels the call and its upstream request. In legacy
+    /// revisions, the loss of a stream "SHOULD NOT be interpreted as the client cancelling its request"
+    /// (Transports, "Sending Messages to the Server"), so a call whose stream can be resumed continues for a
+    /// while. Any other call is cancelled, because its client could not fetch the result: it has no event to
+    /// resume from, or no session.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
         let mut info = RequestInfo::take(&mut head, ApiKind::Mcp);
@@ -183,7 +183,7 @@ impl McpEndpoint {
         }
         match (method == Method::GET, session) {
             (true, Some(session)) => self.get(message, session).await,
-            // Without a session there are no notifications; the client may be a browser.
+            // Without a session, no notifications are sent. The client may be a browser.
             (true, None) => Ok(response::wrong_method(METHODS_WITHOUT_STREAM)),
             (false, Some(session)) => self.delete(message, session),
             (false, None) => {
@@ -212,7 +212,7 @@ impl McpEndpoint {
         let dispatcher = &self.0;
         dispatcher.sessions.check(session, message.owner())?;
         if let Some(id) = rpc_context::single_value(headers, &LAST_EVENT_ID)? {
-            // This replica has the stream, or another one.
+            // The stream is stored at this replica, or at another replica.
             let mut stream = dispatcher.resumables.resume(&session.id, id);
             if let (None, Some((name, _))) = (&stream, id.rsplit_once('.')) {
                 stream = dispatcher.open_requests.replicas.resume(name, message).await;

@@ -91,7 +91,7 @@ fn prompt_not_built(why: &str) -> RpcError {
     ErrorKind::PROMPT_FAILED.error(format!("the prompt can't be built: {why}"))
 }
 
-/// Builds the response to `prompts/get`, with arguments that are checked, after all input requests.
+/// Builds the response to `prompts/get`, from checked arguments, after all input requests.
 async fn messages(
     rpc: &RpcContext<'_>,
     snapshot: &Snapshot,
@@ -161,7 +161,7 @@ fn proxied_entry<'s>(snapshot: &'s Snapshot, reference: &Reference) -> Option<(&
     }
     let uri = reference.as_resource_uri()?;
     let is_own = snapshot.own_template(uri).is_some();
-    // The reference has the text of a template, or a URI that a template matches.
+    // The reference is a URI template, or a URI that a template matches.
     let template = snapshot.proxied.get(ProxiedKind::Template, uri);
     let entry = template.or_else(|| snapshot.proxied.resource(uri)).filter(|_| !is_own)?;
     Some((entry, json!(reference)))

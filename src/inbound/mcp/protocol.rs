@@ -31,7 +31,7 @@ use crate::inbound::{Filter, cut_off_by_shutdown};
 use crate::pipeline::{Gateway, Snapshot};
 use crate::telemetry::Untrusted;
 
-/// Dispatches the messages of all transports. Has the state of the MCP endpoint.
+/// Dispatcher of the messages of all transports, with the state of the MCP endpoint.
 #[derive(Debug)]
 pub(super) struct MessageDispatcher {
     pub(super) gateway: Gateway,
@@ -74,7 +74,7 @@ impl MessageDispatcher {
     }
 
     /// Snapshot that determines the capabilities to declare. The capabilities for prompts and resources
-    /// depend on the lists of MCP servers, so it waits for these lists.
+    /// depend on the lists of MCP servers, so the function waits for these lists.
     pub(super) async fn snapshot_for_capabilities(&self) -> Arc<Snapshot> {
         let is_complete =
             |snapshot: &Snapshot| snapshot.awaited.prompts.is_empty() && !snapshot.awaited.resources;
@@ -156,8 +156,8 @@ impl MessageContext {
         RpcResponse::error(id, revision, error)
     }
 
-    /// Handles a body: a single message, or a batch if the revision has batches. `None` if there is no
-    /// response, because the message is a notification or itself a response.
+    /// Handles a body: a single message, or a batch if the revision has batches. `None` if no response is
+    /// sent: the message is a notification or itself a response, or the request was cancelled.
     ///
     /// Messages that precede the result of a request go to `sender`. Dropping the future cancels the request.
     pub(super) async fn handle(&self, body: &[u8], sender: &MessageSender) -> Option<RpcResponse> {
@@ -188,7 +188,7 @@ impl MessageContext {
         (!responses.is_empty()).then(|| RpcResponse::batch(responses))
     }
 
-    /// Handles one message.
+    /// Handles one message. A later message of the same session can cancel a request.
     async fn message(&self, body: &[u8], sender: &MessageSender) -> Option<RpcResponse> {
         let request = match message_parser::message(body) {
             Ok(ClientMessage::Request(request)) => request,
@@ -261,7 +261,8 @@ impl MessageContext {
         }
     }
 
-    /// Checks the session of the message. Since 2026-07-28 there are no sessions, whatever the headers name.
+    /// Checks the session of the message. A message since 2026-07-28 has no session, even if its headers name
+    /// one.
     fn check_session(&self, revision: Revision) -> Result<(), RpcError> {
         if !revision.has_handshake() {
             return Ok(());
@@ -307,7 +308,7 @@ impl RpcContext<'_> {
             }
         };
         if has_no_handshake {
-            // The log level is checked for all methods, not only for those that send log messages
+            // The log level is checked for all methods, not only for methods that send log messages
             // (2026-07-28, Logging, "Error Handling").
             request.meta.log_level()?;
         }

@@ -34,17 +34,18 @@ use crate::tls::ClientTls;
 use crate::upstream::http::{Address, HttpSettings, HttpUpstream, HttpVersion, StreamedBody};
 use crate::upstream::{Client, ClientIdentity, Deadline};
 
-/// Lifetime of the id of a request that glossator sends to a client.
+/// Lifetime of the id of a request to a client, or of a stream.
 const ID_TTL: Duration = Duration::from_secs(60 * 60);
 
-/// Timeout of a request to another replica until the response headers; and of the body, except of a stream.
+/// Timeout of connecting to another replica, and of its response headers.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The same timeout for a request about a task: the other replica may send a request to the upstream first.
+/// Timeout of the response headers, and then of the body, for a request about a task: the other replica may
+/// send a request to the upstream first.
 const TASK_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Maximum length of another replica's response to a forwarded request, in bytes: a result in its JSON-RPC
-/// message.
+/// Maximum length of another replica's response to a forwarded request, in bytes. The response is a JSON-RPC
+/// message with a result.
 const RESPONSE_LIMIT_BYTES: usize = 256 << 20;
 
 /// Header of a forwarded message, so that it is not forwarded again.
@@ -84,7 +85,7 @@ impl ReplicaUrl {
 
 impl Replicas {
     /// Issues an unpredictable id for a request to a client, or for a stream. It contains, encrypted, the URL
-    /// of this replica, if there is one.
+    /// of this replica, if `advertise_url` is set.
     pub(super) fn issue_id(&self) -> String {
         let id = random_id();
         let Some(own_url) = &self.own_url else { return id };
@@ -93,7 +94,7 @@ impl Replicas {
     }
 
     /// Returns the URL of the other replica that issued an id. `None` if this replica issued it, or if the id
-    /// contains no URL.
+    /// has expired or contains no URL.
     fn issuer(&self, id: &str) -> Option<ReplicaUrl> {
         let content = self.cipher.open(Purpose::ClientRequest, id, SystemTime::now()).ok()?;
         let content = String::from_utf8(content).ok()?;
@@ -131,8 +132,8 @@ impl Replicas {
         Some((head.status, body.to_bytes()))
     }
 
-    /// Sends a message to another replica, unless the message was already forwarded. `Host` remains that of
-    /// the client: every replica allows it, but the other replica may not allow its own address.
+    /// Sends a message to another replica, unless the message was already forwarded. `Host` is the host of
+    /// the client's request, which every replica allows; the other replica may not allow its own address.
     async fn send(
         &self,
         peer: ReplicaUrl,
@@ -171,8 +172,8 @@ impl Replicas {
         if headers.insert(FORWARDED, HeaderValue::from_static("1")).is_some() {
             return None;
         }
-        // The `Content-Length` of the client's request may be that of a whole batch. The HTTP library sets
-        // the length of the forwarded message.
+        // The `Content-Length` of the client's request may be the length of a whole batch. The HTTP library
+        // sets the length of the forwarded message.
         headers.remove(CONTENT_LENGTH);
         headers.remove(IDENTITY);
         if let Some(client) = message.client().client() {

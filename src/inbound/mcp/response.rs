@@ -54,11 +54,11 @@ pub(super) struct RpcResponse {
 /// Cache hints of a result: the TTL, and the cache scope.
 pub(super) type CacheHints = (Duration, &'static str);
 
-/// A response, or an intermediate value. An error becomes a JSON-RPC error.
+/// Response or intermediate value, or else an error that becomes a JSON-RPC error.
 pub(super) type RpcResult<T = RpcResponse> = Result<T, RpcError>;
 
 impl RpcResponse {
-    /// Builds a message with an id, which is given as JSON text, and one other member.
+    /// Builds a message with an id, which is raw JSON, and one other member.
     pub(super) fn new(id: Option<&str>, member: &str, value: &impl Serialize) -> Self {
         let id = id.map_or_else(String::new, |id| format!("\"id\":{id},"));
         let value = serde_json::to_string(value).expect("a message has string keys only");
@@ -134,7 +134,7 @@ pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Res
     response
 }
 
-/// Builds a 405 for an unsupported method. The text explains the endpoint to a user with a browser.
+/// Builds a 405 for an unsupported method. The body explains the endpoint to a user with a browser.
 pub(super) fn wrong_method(methods: &'static str) -> Response<Body> {
     const SENTENCE: &str = "This is an MCP endpoint (Streamable HTTP): it accepts JSON-RPC messages by \
                             POST. Configure this URL in an MCP client.\n";
@@ -142,14 +142,14 @@ pub(super) fn wrong_method(methods: &'static str) -> Response<Body> {
     (StatusCode::METHOD_NOT_ALLOWED, headers, Body::from(SENTENCE)).into_response()
 }
 
-/// The representation of a response.
+/// Representation of a response, selected by `Accept`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResponseForm {
     /// One JSON document.
     Json,
     /// One JSON document, or a stream if messages precede the result.
     Either,
-    /// A stream of one event, for clients that accept nothing else.
+    /// A stream even if no messages precede the result, for clients that accept nothing else.
     EventStream,
 }
 
@@ -193,7 +193,7 @@ pub(super) fn check_stream_accepted(headers: &HeaderMap) -> Result<(), Rejection
     Err(Rejection::new(StatusCode::NOT_ACCEPTABLE, "accepted media types", text))
 }
 
-/// Interval and text of the keep-alive comments in a stream of server-sent events (SSE). Without them,
+/// Interval and bytes of the keep-alive comments in a stream of server-sent events (SSE). Without them,
 /// proxies close idle connections.
 pub(super) const KEEP_ALIVE: (Duration, &[u8]) = (Duration::from_secs(15), b": keep-alive\n\n");
 
@@ -275,7 +275,7 @@ pub(super) fn as_event(id: Option<&str>, json: &[u8]) -> Vec<u8> {
     event
 }
 
-/// Maximum number of messages that wait until the client reads them.
+/// Capacity of a [`MessageSender`], in messages.
 const QUEUED_MESSAGES_LIMIT: usize = 64;
 
 /// Queue of messages to a client that precede the result of its request. Clones share the queue. `None` if
@@ -337,7 +337,7 @@ fn notification(method: &str, params: &Value) -> Bytes {
 /// Maximum number of open requests to clients. Each occupies the memory of a call until the user responds.
 const OPEN_REQUESTS_LIMIT: usize = 2048;
 
-/// A client's result or error.
+/// Response of a client to a request from glossator: its result or its error.
 pub(super) type ClientResult = Result<Box<RawValue>, ErrorData>;
 
 /// The open requests of this process to clients.
@@ -357,8 +357,8 @@ impl OpenRequests {
         Self { replicas, waiting: Mutex::default() }
     }
 
-    /// Sends a request to a client, and waits for the response (revisions up to 2025-11-25). Only a response
-    /// from `owner` is accepted.
+    /// Sends a request to a legacy client, and waits for the response. Only a response from `owner` is
+    /// accepted.
     ///
     /// # Errors
     ///
@@ -392,7 +392,8 @@ impl OpenRequests {
             Ok(Err(_)) => Err(ClientRequestError::NoChannel),
             Err(_) => {
                 let unanswered = ClientRequestError::Timeout(timeout_after);
-                // The client can close a form that it shows (2025-11-25, Lifecycle, "Timeouts").
+                // The request is cancelled, so that the client can close its form (2025-11-25, Lifecycle,
+                // "Timeouts").
                 let params = json!({ "requestId": id, "reason": unanswered.to_string() });
                 sender.notify("notifications/cancelled", &params);
                 Err(unanswered)

@@ -38,7 +38,7 @@ use crate::upstream::OnDrop;
 /// events", "The `Last-Event-ID` header").
 pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Error for a stream that can't be resumed.
+/// Error message for a stream that can't be resumed.
 pub(super) const EVENTS_EXPIRED: &str =
     "`Last-Event-ID`: the events after this one are no longer stored; send the request again";
 
@@ -220,7 +220,7 @@ struct EventLog {
 }
 
 impl ResumableStream {
-    /// Adds a message, and drops the oldest ones beyond the limits.
+    /// Adds a message, and drops the oldest messages beyond the limits.
     fn push_message(&self, message: &[u8]) {
         self.push(|id| response::as_event(Some(id), message));
         self.log.send_if_modified(|log| {
@@ -283,8 +283,8 @@ impl EventLog {
     }
 }
 
-/// Builds the response that sends the events of a stream from `next` on, until `expiry`. After it is dropped,
-/// the client can continue on another connection.
+/// Builds the response that sends the events of a stream from `next` on, until `expiry`. After the response
+/// is dropped, the client can continue on another connection.
 fn read(resumable: Arc<ResumableStream>, next: u64, expiry: Option<Instant>) -> Response<Body> {
     let mut reader = 0;
     resumable.log.send_modify(|log| {

@@ -1,9 +1,9 @@
-//! Protocol revisions, and all differences between them.
+//! Protocol revisions, and the differences between them that are not specific to one method.
 //!
 //! In legacy revisions (2025-11-25 and before), a client begins with `initialize`. Later requests have the
 //! revision in a header, or only the id of the session that negotiated it. Since 2026-07-28, each request
-//! declares its revision. One endpoint serves both kinds at once. Over HTTP, no request depends on an earlier
-//! one.
+//! declares its revision. One endpoint serves both kinds at once. Over HTTP, the revision does not depend on
+//! earlier requests: the session id contains it.
 
 use std::str::FromStr;
 
@@ -51,19 +51,19 @@ impl Revision {
         name.parse().ok().filter(|revision: &Self| revision.has_handshake())
     }
 
-    /// Revision in the response to `initialize`: the requested one, or else the newest one that has
+    /// Revision in the response to `initialize`: the requested revision, or else the newest revision that has
     /// `initialize`.
     pub(super) fn negotiated(requested: &str) -> Self {
         Self::with_handshake(requested).unwrap_or(Self::NEWEST_WITH_HANDSHAKE)
     }
 
     /// Determines the revision of a request from the header and from `_meta`. Without a header, the revision
-    /// is `negotiated`, that of the session.
+    /// is `negotiated`, the revision of the session.
     ///
     /// # Errors
     ///
-    /// When header and `_meta` disagree, when one of them is not a supported revision, or when a required one
-    /// is missing.
+    /// When header and `_meta` disagree, when one of them is not a supported revision, or when a required
+    /// header or member is missing.
     pub(super) fn from_request(
         headers: &HeaderMap,
         negotiated: Option<Self>,
@@ -186,7 +186,7 @@ impl FromStr for Revision {
     }
 }
 
-/// Text of a content block with audio, for clients that know no audio.
+/// Text that replaces a content block with audio, in revisions without audio.
 fn unsupported_audio(mime_type: &str) -> String {
     format!("audio ({mime_type}), which this protocol revision does not support")
 }

@@ -40,8 +40,8 @@ pub(super) struct MessageContext {
     pub(super) context: RequestContext,
     /// The headers of the HTTP request; `None` for a message over stdio.
     pub(super) head: Option<Parts>,
-    /// The session of a legacy message: over HTTP the session that the headers name, over stdio that of the
-    /// latest handshake.
+    /// The session of a legacy message: over HTTP the session that the headers name, over stdio the session
+    /// of the latest handshake.
     pub(super) session: Option<Arc<NamedSession>>,
 }
 
@@ -105,7 +105,7 @@ impl MessageContext {
     ///
     /// # Errors
     ///
-    /// As [`Revision::from_request`].
+    /// As for [`Revision::from_request`] or [`Revision::from_stdio_request`].
     pub(super) fn revision_of(&self, request: &RpcRequest<'_>) -> Result<Revision, RpcError> {
         match &self.head {
             Some(head) => Revision::from_request(&head.headers, self.negotiated(), request),
@@ -289,7 +289,7 @@ impl RpcContext<'_> {
     }
 
     /// Builds the response with the members of an upstream's result, copied byte for byte. For a `resource`,
-    /// the cache hints are those of the upstream, or `ttlMs: 0`.
+    /// the response has the cache hints of the upstream, or `ttlMs: 0`.
     pub(super) fn forwarded(&self, mut members: Members, resource: Option<&ProxiedEntry>) -> RpcResponse {
         let of = |name: &str| members.get(name).map(|value| RawValue::get(value));
         let hints = resource.map(|resource| {
@@ -366,7 +366,7 @@ fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -
     }
 }
 
-/// Whether two texts are the same number, such as `42.0` and `42`, in the range of integers that a double
+/// Whether two strings are the same number, such as `42.0` and `42`, in the range of integers that a double
 /// represents exactly.
 fn equal_as_numbers(one: &str, other: &str) -> bool {
     let (Ok(one), Ok(other)) = (one.parse::<f64>(), other.parse::<f64>()) else { return false };

@@ -1,4 +1,4 @@
-//! JSON-RPC errors: reason, code, HTTP status by revision, text and data; and counters of errors.
+//! JSON-RPC errors: reason, code, HTTP status by revision, message and data; and counters of errors.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::telemetry::{LabelCounter, MetricsSnapshot};
 #[error("{text}")]
 pub(super) struct RpcError {
     pub(super) kind: ErrorKind,
-    /// The error text for the client.
+    /// The `message` of the error.
     pub(super) text: Cow<'static, str>,
     /// The `data` of the error.
     pub(super) data: Option<Box<Value>>,
@@ -26,8 +26,9 @@ pub(super) struct RpcError {
 }
 
 /// A row in the table of errors: reason in the log, JSON-RPC code, HTTP status in legacy revisions, and HTTP
-/// status since 2026-07-28. With a status other than 200, legacy clients lose the error, or their connection.
-/// Exceptions: invalid messages and headers, scopes, sessions, streams, and requests that they never send.
+/// status since 2026-07-28. The status in legacy revisions is 200, because with another status legacy clients
+/// lose the error, or their connection. Exceptions: invalid messages and headers, scopes, sessions, streams,
+/// and requests that legacy clients never send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ErrorKind(&'static str, ErrorCode, StatusCode, StatusCode);
 
@@ -207,7 +208,7 @@ impl Default for ErrorCounts {
     }
 }
 
-/// Truncates text from a client to 100 characters, for an error.
+/// Truncates a string from a client to 100 characters, for an error message.
 pub(super) fn truncated(text: &str) -> String {
     cut_characters(text, 100)
 }

@@ -1,10 +1,10 @@
 //! Legacy sessions: their streams, the resources that they subscribe to, and their log levels.
 //!
-//! A session gets notifications on its stream, which may be at another replica than the one that received
-//! `resources/subscribe`. With shared state, the subscriptions are stored in it, and each replica reads them
-//! again when another replica has changed them. Without shared state, or while it is unreachable, a replica
-//! knows only the subscriptions that it received itself. Resources are polled only for sessions that have a
-//! stream.
+//! A session gets notifications on its stream, which may be open at another replica than the replica that
+//! received `resources/subscribe`. With shared state, the subscriptions are stored in it, and each replica
+//! reads them again when another replica has changed them. Without shared state, or while it is unreachable,
+//! a replica knows only the subscriptions that it received itself. Resources are polled only for sessions
+//! that have a stream.
 //!
 //! Log levels (`logging/setLevel`) are stored in the replica that got the request, and in the replicas that
 //! it notifies. Other replicas send no log messages to the session.
@@ -46,7 +46,7 @@ pub(super) struct SessionSubscriptions(Mutex<SubscribedSessions>);
 #[derive(Debug, Default)]
 struct SubscribedSessions {
     by_id: HashMap<Box<str>, SubscribedSession>,
-    /// Number of accesses to sessions. A new session gets it as its own number.
+    /// Number of accesses to sessions so far, from which a new session gets its sequence number.
     access_count: u64,
 }
 
@@ -105,8 +105,8 @@ impl SessionSubscriptions {
         }
     }
 
-    /// Replaces the subscriptions of a session with those in the shared state. Subscriptions that are not yet
-    /// stored there remain.
+    /// Replaces the subscriptions of a session with `uris`, the subscriptions in the shared state.
+    /// Subscriptions that are not yet stored there remain.
     pub(super) fn replace(&self, gateway: &Gateway, session: &str, uris: &[String]) {
         let mut sessions = self.0.lock();
         let Some(found) = sessions.by_id.get_mut(session) else { return };
@@ -146,7 +146,7 @@ impl SessionSubscriptions {
         unstored
     }
 
-    /// Removes a subscription.
+    /// Removes a subscription, and the entry of the session if nothing else needs it.
     pub(super) fn remove(&self, session: &str, uri: &str) {
         let mut sessions = self.0.lock();
         let Some(found) = sessions.by_id.get_mut(session) else { return };
@@ -332,7 +332,7 @@ impl MessageDispatcher {
         self.subscribed.remove_session(session);
     }
 
-    /// Notifies the other replicas that a session has ended.
+    /// Removes the subscriptions of an ended session from the shared state, and notifies the other replicas.
     pub(super) fn publish_ended(&self, session: &str) {
         if let Some(shared) = &self.gateway.shared {
             shared.remove(&subscriptions_key(shared, session));
@@ -365,7 +365,7 @@ impl McpEndpoint {
     }
 
     /// Synchronizes when the shared state is reachable again: stores the subscriptions that only this replica
-    /// knows, and reads those of other replicas.
+    /// knows, and reads the subscriptions of other replicas.
     pub async fn catch_up(&self) {
         for (session, uri) in self.0.subscribed.unstored() {
             self.0.store(&session, &uri).await;

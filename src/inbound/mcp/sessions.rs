@@ -2,8 +2,8 @@
 //!
 //! - [`Session`]: the content of an encrypted session id, with the parameters of `initialize`. Every replica
 //!   can read it, so there is no table of sessions.
-//! - [`Sessions`]: the ids of ended sessions, at the replica that got the `DELETE` and those that it
-//!   notifies.
+//! - [`Sessions`]: the ids of ended sessions, at the replica that got the `DELETE` and at the replicas that
+//!   it notifies.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -25,7 +25,7 @@ const SESSION_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// The client capabilities that the server uses, and therefore stores.
 const STORED_CAPABILITIES: [&str; 3] = ["elicitation", "roots", "sampling"];
 
-/// Maximum length of one capability in a session id, in bytes. A longer one is stored as `{}`.
+/// Maximum length of one capability in a session id, in bytes. A longer capability is stored as `{}`.
 const CAPABILITY_LIMIT_BYTES: usize = 256;
 
 /// Maximum length of a session id that is stored although this process can't decrypt it, in bytes. Ids that
@@ -47,7 +47,7 @@ pub(super) struct Session {
     pub(super) declared: DeclaredLists,
 }
 
-/// The lists that the server has declared in addition to that of the tools. A session gets notifications only
+/// The lists that the server has declared in addition to the list of tools. A session gets notifications only
 /// for lists that were declared to it (MCP 2025-11-25, Lifecycle, "Operation").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DeclaredLists {

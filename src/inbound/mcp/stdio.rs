@@ -2,7 +2,7 @@
 //! and 2025-11-25, Transports, "stdio").
 //!
 //! A legacy client declares its revision and capabilities with `initialize`; the server stores them for the
-//! connection. Since 2026-07-28, every request declares them, and there is no handshake.
+//! connection. Since 2026-07-28, every request declares them, without a handshake.
 
 use std::{
     future::{Future, poll_fn},
@@ -40,7 +40,6 @@ const IN_FLIGHT_LIMIT: usize = 256;
 /// Maximum number of messages in the queue to standard output.
 const OUT_LIMIT: usize = 16;
 
-/// A line from a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ClientLine {
     /// A complete line, without the line break.
@@ -114,7 +113,7 @@ impl McpEndpoint {
             let line = tokio::select! {
                 biased;
                 () = &mut cancelled => return 0,
-                // Ended requests are removed, which frees slots for further ones.
+                // Ended requests are removed, which frees slots for further requests.
                 Some(_) = connection.running.join_next() => {
                     connection.notify_changes();
                     continue;
@@ -180,7 +179,7 @@ fn next_line(input: &mut impl BufRead, limit_bytes: usize) -> io::Result<Option<
     })
 }
 
-/// Writes each message as a line, until there are no more messages, or the client has closed its end.
+/// Writes each message as a line, until the queue is closed, or the client has closed its end.
 fn write(mut output: impl Write, mut messages: mpsc::Receiver<Bytes>) {
     while let Some(message) = messages.blocking_recv() {
         let written =
@@ -198,7 +197,7 @@ struct StdioConnection {
     out: mpsc::Sender<Bytes>,
     /// The session of the latest handshake.
     handshake: watch::Sender<Option<Arc<NamedSession>>>,
-    /// Signals a handshake that is newer than the one whose notifications are being sent.
+    /// Signals a new handshake, after which the notification tasks are restarted.
     new_handshake: watch::Receiver<Option<Arc<NamedSession>>>,
     connection: Arc<Connection>,
     /// Signals that the client has closed the input, so that endless streams end.

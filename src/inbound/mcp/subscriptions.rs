@@ -198,7 +198,7 @@ fn may_read(gateway: &Gateway, client: &ClientIdentity, uri: &str) -> bool {
     gateway.snapshot().scopes_of_uri(uri).is_none_or(|needed| client.may(needed))
 }
 
-/// Limits the number of open streams of the process, and of each client.
+/// Semaphores that limit the number of open streams of the process, and of each client.
 #[derive(Debug)]
 pub(super) struct OpenStreams {
     slots: Arc<Semaphore>,
@@ -217,7 +217,7 @@ impl OpenStreams {
     ///
     /// # Errors
     ///
-    /// When all slots of the process are occupied, or all that one client may have.
+    /// When the limit of the process or of the client is reached.
     pub(super) fn slot(&self, client: &ClientIdentity) -> Result<StreamSlot, RpcError> {
         let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| {
             ErrorKind::TOO_MANY_STREAMS.error("too many notification streams are open; retry later")

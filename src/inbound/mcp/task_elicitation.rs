@@ -61,7 +61,7 @@ pub(super) enum ElicitingState {
     /// The task has ended with this result, in the format for the client. The permit counts the bytes of the
     /// result until it is dropped.
     Completed { written: Vec<u8>, _permit: OwnedSemaphorePermit },
-    /// The task has ended, but its result is too long to be stored.
+    /// The task has ended, but its result was discarded: the stored results would have exceeded their limit.
     Discarded,
     /// The task was cancelled.
     Cancelled,
@@ -98,7 +98,7 @@ impl ElicitingTasks {
     /// Stores the result of a task, or discards it if the total size of stored results would exceed its
     /// limit. Returns the final state of the task.
     pub(super) fn store(&self, result: ToolResult, revision: Revision) -> ElicitingState {
-        // The results of expired tasks no longer count.
+        // Expired tasks are removed, so that their results no longer count.
         self.tasks.lock().retain(|_, (until, _)| *until > Instant::now());
         let written = written_result(result, revision);
         let bytes = u32::try_from(written.len()).unwrap_or(u32::MAX);
@@ -109,13 +109,13 @@ impl ElicitingTasks {
     }
 }
 
-/// A round of input requests of a task.
+/// Outcome of matching input responses to the input requests of a task.
 pub(super) struct TaskRound {
     /// The input requests that are still open.
     pub(super) open: Vec<InputRequest>,
     /// All input responses so far.
     pub(super) input_responses: Map<String, Value>,
-    /// The result that ends the task, if an input request was declined and none is open.
+    /// The result that ends the task because an input request was declined. Ignored if `open` is not empty.
     pub(super) declined: Option<Box<ToolResult>>,
 }
 

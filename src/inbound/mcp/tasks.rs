@@ -1,8 +1,8 @@
 //! Tasks (extension `io.modelcontextprotocol/tasks` of 2026-07-28): calls whose result the client polls.
 //!
-//! A task is an asynchronous operation of the upstream. The task id is an encrypted token with the URL to
-//! poll and the arguments of the call ([`Task`]). So any replica can handle the task, and no replica stores
-//! it.
+//! A task is an asynchronous operation of the upstream. The task id is an encrypted token with the status URL
+//! or id of the operation, and the arguments of the call ([`Task`]). So any replica can handle the task, and
+//! no replica stores it.
 //!
 //! The exception is a task with input requests (`task_elicitation`): the replica where it began stores it,
 //! and other replicas forward its requests ([`TaskRequest`]).
@@ -29,8 +29,8 @@ use crate::settings::units::milliseconds;
 /// Name of the extension, in the capabilities of client and server.
 pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-/// Maximum length of the arguments in a task id, in bytes, because the id is sent in a header. A call with
-/// longer arguments does not become a task: the client waits for its result.
+/// Maximum length of the arguments (as JSON) in a task id, in bytes. Clients repeat the id in a header. A
+/// call with longer arguments does not become a task: the client waits for its result.
 const ARGUMENTS_LIMIT_BYTES: usize = 2048;
 
 const TASK_NOT_FOUND: &str = "unknown task: it was not created here, its TTL has expired, its tool has \
@@ -55,7 +55,7 @@ pub(super) fn may_be_task(route: &Route, rpc: &RpcContext<'_>, arguments: &JsonO
     }
 }
 
-/// Whether any tool may become a task.
+/// Whether the calls of any tool may become tasks.
 pub(super) fn any_offered(snapshot: &Snapshot) -> bool {
     let mut rules = snapshot.table.in_order().iter().filter_map(|route| route.async_operation.as_ref());
     rules.any(|rule| rule.task.support != TaskSupport::Forbidden)
@@ -71,8 +71,10 @@ pub(super) fn created(rpc: &RpcContext<'_>, tool: &str, operation: OpenOperation
     rpc.result_of_type("task", &task.operation_result(state, rpc.revision))
 }
 
-/// Creates a task that sends the input requests of a call, and builds the response to the call. `None` if the
-/// route has no input requests or does not allow them in tasks, or if too many tasks wait for input.
+/// Creates a task that sends the input requests of a call, and builds the response to the call. Returns
+/// `None`, and the call continues without such a task, if no input request is open, the route does not allow
+/// input requests in tasks, the arguments are invalid, the client lacks a capability, or too many tasks are
+/// stored.
 pub(super) async fn create_with_input(
     rpc: &RpcContext<'_>,
     snapshot: &Snapshot,
@@ -135,8 +137,8 @@ pub(super) async fn update(rpc: &RpcContext<'_>) -> RpcResult {
     acknowledged()
 }
 
-/// `tasks/cancel`: cancels the operation at the upstream, if the route defines a request for it. The next
-/// `tasks/get` reports the outcome.
+/// `tasks/cancel`: cancels a task whose operation has not started. A running operation is cancelled at the
+/// upstream, if the route defines a request for it. The next `tasks/get` reports the outcome.
 pub(super) async fn cancel(rpc: &RpcContext<'_>) -> RpcResult {
     let TaskRequest { task: Task { arguments, location, .. }, route, snapshot } = &TaskRequest::read(rpc)?;
     match location {
@@ -180,10 +182,6 @@ async fn forward(rpc: &RpcContext<'_>, address: Option<&str>) -> RpcResult {
 }
 
 /// Checks that the client of a request declares the tasks extension.
-///
-/// # Errors
-///
-/// When the client does not declare the extension.
 pub(super) fn check_support(rpc: &RpcContext<'_>) -> Result<(), RpcError> {
     if supports_tasks(rpc) { Ok(()) } else { Err(RpcError::needs_tasks()) }
 }
@@ -220,8 +218,8 @@ struct Task {
 /// Location of the state of a task.
 #[derive(Debug, Serialize, Deserialize)]
 enum TaskLocation {
-    /// At the upstream: the URL of the operation, and the input responses that the client sent before it
-    /// started.
+    /// At the upstream: the status URL or id of the operation, and the input responses that the client sent
+    /// before the operation started.
     Upstream { location: String, input_responses: Map<String, Value> },
     /// At a replica: the name of the task there, and the URL of the replica.
     Replica { name: String, address: Option<String> },
@@ -237,7 +235,7 @@ struct TaskResult {
     payload: Option<TaskPayload>,
 }
 
-/// The member that a task has in some states. The variant is its name.
+/// Member of a task that is present only in some states. The name of the variant is the name of the member.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 enum TaskPayload {
@@ -279,7 +277,7 @@ impl Task {
         TaskResult { task, payload }
     }
 
-    /// The task while it waits for these input responses.
+    /// The task in the state `input_required`, with the open input requests of a round.
     fn input_required(&self, round: &TaskRound, revision: Revision) -> TaskResult {
         let input_requests = TaskPayload::InputRequests(elicitation::requests(&round.open, revision));
         self.result(TaskStatus::InputRequired, Some(input_requests))
@@ -311,7 +309,7 @@ impl Task {
     }
 }
 
-/// A request about a task.
+/// Request about a task: the decrypted task, and its route in the current snapshot.
 struct TaskRequest {
     task: Task,
     route: Arc<BoundRoute>,

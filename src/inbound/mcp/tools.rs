@@ -8,7 +8,7 @@ use crate::inbound::without_nulls;
 use crate::pipeline::{Call, CallOutcome, Snapshot, Subscriber};
 use crate::route::McpLogLevel;
 
-/// `tools/call`. JSON of the upstream in the result is copied byte for byte.
+/// Handles `tools/call`. JSON of the upstream is copied into the result byte for byte.
 pub(super) async fn call_tool(rpc: &RpcContext<'_>) -> RpcResult {
     let tool = rpc.request.name()?.into_owned();
     let arguments = rpc.request.arguments()?;
@@ -108,6 +108,7 @@ impl Subscriber for CallSubscriber<'_> {
 
 /// Converts a number to JSON: to an integer if it has no fraction.
 fn number(number: f64) -> Value {
+    /// 2^53: all integers below it are exact in an `f64`.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     #[expect(clippy::cast_possible_truncation, reason = "it is whole, and in the range")]
     match number.fract() == 0.0 && number.abs() < EXACT {

@@ -11,8 +11,8 @@
 //! | `POST /tools/NAME` | calls any tool |
 //! | `GET /tools` | the tool definitions, each with `endpoint` and `method` |
 //! | `GET /openapi.json` | every operation, as OpenAPI 3.1 |
-//! | `GET /.well-known/oauth-protected-resource` | the authorization servers, where they are configured |
-//! | `GET /health` | liveness: `{"status": "ok"}`, for any host name, as probes do not know it |
+//! | `GET /.well-known/oauth-protected-resource` | the authorization servers, if they are configured |
+//! | `GET /health` | liveness: `{"status": "ok"}`, for any `Host`, which probes do not know |
 //! | `GET /status` | name, version, uptime, tool count; or the tool of a route with `rest: GET /status` |
 //! | below `/tools/NAME`, `/openapi.json`, `/health`, `/mcp` or `/message` | 404 |
 //! | anything else | the `passthrough` upstream, or 404 |
@@ -52,7 +52,7 @@ const STATUS: &str = "/status";
 /// `Allow` header in responses to `OPTIONS` without a credential, on every path, if clients authenticate.
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
-/// Reserved paths. No route may have an endpoint at or below one of them.
+/// Reserved paths. No configured endpoint (`rest:`) may be at or below one of them.
 pub const RESERVED: &[&str] = &[TOOLS, OPENAPI, HEALTH, MCP_PATHS[0], MCP_PATHS[1]];
 
 /// The REST API. Cheap to clone.
@@ -63,7 +63,7 @@ pub struct RestApi {
     started: Instant,
 }
 
-/// Target of a path.
+/// Target of a request, selected by method and path.
 enum Target<'a> {
     ToolList,
     OpenApi,
@@ -78,7 +78,7 @@ enum Target<'a> {
     UnknownTool(String),
     WrongMethod {
         allowed: Vec<Method>,
-        /// Whether the path is one of glossator, where routes do not apply.
+        /// Whether glossator itself serves the path, so that no route matches it.
         is_own: bool,
     },
     Passthrough(&'a policy::Passthrough),
@@ -234,7 +234,8 @@ impl RestApi {
         let arguments = arguments(route, in_path, head, &body)?;
         let RequestInfo { request_id, span, address, api, .. } = &context.info;
         if span.is_recorded() {
-            // The path of the route has the names of arguments, such as `/users/{id}`.
+            // The path of the route has placeholders instead of values (`/users/{id}`), so that the number of
+            // span names is bounded.
             let own = route.rest.as_ref().filter(|_| !head.uri.path().starts_with("/tools/"));
             let path = own.map_or_else(|| head.uri.path(), |endpoint| &endpoint.path);
             span.rename(|| format!("{} {path}", method_label(&head.method)));
@@ -297,8 +298,9 @@ pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Res
     response
 }
 
-/// The arguments of a call: from the path, the query and the JSON body, each name once. Those in path and
-/// query are text, which is converted to the type that the input schema declares.
+/// Collects the arguments of a call from the path, the query and the JSON body; each may be present only
+/// once. Values in path and query are strings, which are converted to the type that the input schema
+/// declares.
 fn arguments(
     route: &Route,
     in_path: Vec<(String, String)>,
@@ -385,8 +387,8 @@ fn without_tool<'a>(snapshot: &'a Snapshot, path: &str) -> Target<'a> {
     }
 }
 
-/// Reduces the allowed methods in a 405 to those with which this client may call a tool. If none remains, the
-/// path is treated as one without a tool.
+/// Removes from the allowed methods of a 405 the methods whose tool this client may not call. If no method
+/// remains, the path is treated like a path without a tool.
 fn without_forbidden_methods<'a>(
     snapshot: &'a Snapshot,
     target: Target<'a>,

@@ -1,10 +1,10 @@
-//! Passthrough: requests to all other paths are proxied to an upstream, so that its existing clients can use
-//! the same port.
+//! Passthrough: requests to paths that glossator does not serve are proxied to an upstream, so that its
+//! existing clients can use the port of glossator.
 //!
 //! Method, path, query, both bodies and all end-to-end headers are forwarded unchanged, and bodies are
-//! streamed. `Host` is set to that of the upstream. Added headers:
+//! streamed. `Host` is set to the host of the upstream. Added headers:
 //!
-//! - `X-Forwarded-For`: the client is appended to the list of a trusted proxy.
+//! - `X-Forwarded-For`: the address of the peer is appended to the list of a trusted proxy.
 //! - `X-Forwarded-Host` and `X-Forwarded-Proto`, unless a trusted proxy has set them.
 //! - `Via`, also in the response.
 //!
@@ -120,7 +120,7 @@ struct PassthroughLog {
     client_address: Option<IpAddr>,
     client: ClientIdentity,
     /// HTTP status of the response; `None` if the client disconnected or the server stopped before the
-    /// response.
+    /// response began.
     status: Option<StatusCode>,
     /// The limit of glossator that rejected the request, if any.
     rejected_by: Option<&'static str>,
@@ -169,14 +169,14 @@ pub(super) fn check(parts: &Parts) -> Result<(), Rejection> {
     if !parts.uri.path().starts_with('/') {
         return reject(StatusCode::BAD_REQUEST, "the request's path does not begin with `/`".into());
     }
-    // Path traversal: it could lead out of the base path of the upstream, and to reserved paths of glossator.
+    // A path traversal could leave the base path of the upstream, and bypass the reserved paths of glossator.
     if is_path_traversal(parts.uri.path()) {
         let text = "the request path has a `..` segment or a NUL byte, literally or percent-encoded";
         return reject(StatusCode::BAD_REQUEST, text.into());
     }
     check_transfer_encoding(&parts.headers)?;
-    // An `Upgrade` to `h2c` may be ignored (RFC 9110, section 7.8). Any other protocol that a client
-    // requests, such as `websocket`, is necessary for it: it could not use a response without the upgrade.
+    // An `Upgrade` to `h2c` or TLS may be ignored (RFC 9110, section 7.8). Other protocols, such as
+    // `websocket`, are rejected: the client could not use a response without the upgrade.
     let upgrades = joined_values(&parts.headers, &header::UPGRADE);
     let is_ignored = |name: &str| {
         name.is_empty() || name.eq_ignore_ascii_case("h2c") || name.to_ascii_lowercase().starts_with("tls/")
@@ -219,7 +219,7 @@ const BAD_GATEWAY: StatusCode = StatusCode::BAD_GATEWAY;
 const BUSY: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
 const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
 
-/// Status and error text for an upstream request that failed.
+/// Status and error message for an upstream request that failed.
 fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
     match error.failure {
         Failure::Connect(_) | Failure::NotStarted(_) => (BAD_GATEWAY, "the upstream can't be reached"),

@@ -27,7 +27,7 @@ pub(super) const STRUCTURED_CONTENT_SUPPORT: StructuredContentSupport = Structur
 pub(super) const JSON: &str = "application/json";
 
 /// Selects the envelope whose media type has the greatest weight in `Accept`; the first one if weights are
-/// equal. Returns the envelope and its media type.
+/// equal. Returns the envelope and its media type; `None` if `Accept` lists neither. Wildcards do not count.
 fn accepted_envelope(headers: &HeaderMap) -> Option<(Envelope, &'static str)> {
     let accepted = media_ranges(headers).filter(|range| range.weight > 0.0).filter_map(|range| {
         let known = [(Envelope::Mcp, MCP_ENVELOPE), (Envelope::Plain, PLAIN_ENVELOPE)];
@@ -107,7 +107,7 @@ fn status_of(outcome: ToolOutcome, error_status: ErrorStatus) -> StatusCode {
         ErrorType::Arguments => StatusCode::BAD_REQUEST,
         // REST has no input requests, so REST clients can't call such a tool.
         ErrorType::Forbidden | ErrorType::InputMissing => StatusCode::FORBIDDEN,
-        // A 407 concerns a proxy: the client would take glossator for it, and send its proxy password.
+        // A 407 would make the client treat glossator as its proxy, and send its proxy password.
         ErrorType::Upstream { status: 407 } => StatusCode::BAD_GATEWAY,
         ErrorType::Upstream { status } => StatusCode::from_u16(status)
             .ok()
@@ -124,12 +124,12 @@ fn status_of(outcome: ToolOutcome, error_status: ErrorStatus) -> StatusCode {
     }
 }
 
-/// Writes the structured value alone, or `{"result": TEXT}` if there is none. A tool error is `{"error":
-/// TEXT}`, with `code` and `details` if the rule has a code and structured content.
+/// Writes the structured content alone, or `{"result": TEXT}` without structured content. A tool error is
+/// `{"error": TEXT}`, with `code` and `details` if the rule has a code and structured content.
 ///
-/// The value is the `structuredContent` of the MCP envelope, so it matches the `outputSchema` in `GET
-/// /tools`. Without structured content, if there are several content blocks or a block that is not text (such
-/// as an image), `result` has the blocks.
+/// The structured content is the same as in the MCP envelope, so it matches the `outputSchema` in
+/// `GET /tools`. Without structured content, `result` is the list of content blocks if there are several or
+/// one is not text (such as an image).
 fn write_plain(result: &ToolResult, out: &mut Vec<u8>) {
     let key = match (result.outcome, &result.structured) {
         (ToolOutcome::Success, Some(structured)) => return write_structured(structured, out),

@@ -8,7 +8,7 @@
 use fearless_simd::Level;
 use wide::u8x16;
 
-/// Writes text as the content of a JSON string.
+/// Escapes text for a JSON string, and appends it to `out` without quotes.
 pub(in crate::model) fn escape(text: &str, out: &mut Vec<u8>) {
     #[cfg(target_arch = "x86_64")]
     if let Some(avx512) = Level::new().as_avx512() {
@@ -39,11 +39,11 @@ mod blocks {
     /// function call.
     const STRIDE: usize = 16;
 
-    /// Size of the buffer, which has space for several blocks. It is a power of two, so that indices need no
-    /// bounds check.
+    /// Size of the output buffer in bytes, without the stride after it. It is a power of two, so that indices
+    /// need no bounds check.
     const BUFFER_BYTES: usize = 1024;
 
-    /// Maximum length of the output of one block.
+    /// Maximum length of an escaped block, in bytes.
     const MAX_BLOCK_OUTPUT: usize = MAX_ESCAPE * BLOCK;
 
     pub(super) fn escape(text: &[u8], out: &mut Vec<u8>) {
@@ -58,7 +58,8 @@ mod blocks {
                 &last
             });
             let (block, _) = padded.split_first_chunk().expect("a block is shorter");
-            // A block must not fill the buffer: `write` also copies the rest of it, even if it has no bytes.
+            // The output of a block must not fill the buffer: `write` ends with the copy of a whole stride,
+            // whose index would wrap around to the start.
             if written.length >= BUFFER_BYTES - MAX_BLOCK_OUTPUT {
                 written.flush(out);
             }
@@ -167,7 +168,8 @@ mod vectors {
     /// backslash.
     const SECOND: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
-    /// Inserts a backslash before each of 32 bytes, and removes the backslashes that are not needed.
+    /// Inserts a backslash before each byte, 32 bytes at a time, and removes the backslashes that are not
+    /// needed.
     pub(super) fn escape(avx512: Avx512, text: &[u8], out: &mut Vec<u8>) {
         // Functions that are not inlined into this closure lack the target features (AVX-512), and are slow.
         avx512.vectorize(
@@ -213,7 +215,7 @@ mod vectors {
         out.truncate(out.len() - (PADDING.len() - escaped.count_ones() as usize));
     }
 
-    /// Moves each of the lower 32 bits to the first bit of a pair.
+    /// Moves bit `i` of the lower 32 bits to bit `2 * i`, the first bit of a pair.
     #[inline(always)]
     fn firsts(mut bits: u64) -> u64 {
         bits = (bits | bits << 16) & 0x0000_ffff_0000_ffff;

@@ -88,7 +88,8 @@ impl JsonText {
     ///
     /// # Errors
     ///
-    /// [`JsonError`] if the text is not one document, is too deep, has a lone surrogate or reserved text.
+    /// [`JsonError`] if the text is not one document, is nested too deep, has a lone surrogate, or contains a
+    /// key that `serde_json` reserves.
     pub fn check_text(text: &ByteString) -> Result<Self, JsonError> {
         let bytes = text.as_bytes();
         let counts = validate(bytes).map_err(|flaw| {
@@ -117,7 +118,7 @@ impl JsonText {
         Self { text: text.into(), counts: ValueCounts::from_tree(value) }
     }
 
-    /// Returns the text.
+    /// Returns the JSON as a string slice.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -127,7 +128,7 @@ impl JsonText {
         self.text.as_bytes()
     }
 
-    /// Returns the shared text.
+    /// Returns the JSON as a string whose clones share the bytes.
     pub fn shared(&self) -> &ByteString {
         &self.text
     }
@@ -138,7 +139,8 @@ impl JsonText {
     }
 
     /// Whether `tree`, which was parsed from this text, contains everything in the text. A tree lacks values
-    /// if an object repeats a name: parsers disagree which value applies (RFC 8259, section 4).
+    /// if an object repeats a name, because parsers disagree about which of the values applies (RFC 8259,
+    /// section 4).
     pub fn matches_tree(&self, tree: &Value) -> bool {
         self.counts.members == ValueCounts::from_tree(tree).members
     }
@@ -148,7 +150,8 @@ impl JsonText {
         tree::parse(self.text.as_bytes()).unwrap_or_default()
     }
 
-    /// Checks that the document has at most `limit` values, including lists and objects but not member names.
+    /// Checks that the document has at most `limit` values, including arrays and objects but not member
+    /// names.
     ///
     /// # Errors
     ///
@@ -158,8 +161,8 @@ impl JsonText {
     }
 }
 
-/// Checks that a document has at most `limit` values, including lists and objects. It counts separators
-/// without validating the JSON, so invalid content that a parser would skip does not end the count.
+/// Checks that a document has at most `limit` values, including arrays and objects. It counts separators
+/// without validating the JSON, so malformed JSON does not end the count.
 ///
 /// # Errors
 ///
@@ -197,7 +200,7 @@ pub fn count_values(json: &[u8], limit: usize) -> Result<usize, TooManyValues> {
     Ok(values)
 }
 
-/// Counts the values of a tree, including lists and objects.
+/// Counts the values of a tree, including arrays and objects.
 pub fn count_tree_values(tree: &Value) -> usize {
     ValueCounts::from_tree(tree).values
 }

@@ -1,4 +1,4 @@
-//! Parser of JSON text to a tree of values that uses little memory.
+//! Parser of JSON text to a tree of values that uses less memory than the tree of `serde_json`.
 
 use std::{borrow::Cow, fmt, ops::Range};
 
@@ -10,9 +10,9 @@ use serde_json::{Map, Number, Value};
 
 /// Parses validated text; `None` if it is not JSON, or is nested too deep.
 ///
-/// Works like `serde_json`, with two differences. Lists and small objects allocate only the memory that they
-/// need; otherwise a response of many small objects would use three times as much. And each key of a document
-/// remains a key, even if it equals the key that `serde_json` uses internally for numbers.
+/// Works like `serde_json`, with two differences. Arrays and small objects allocate no spare capacity; with
+/// it, a response of many small objects would use three times the memory. And each key of a document remains
+/// a key, even if it equals the key that `serde_json` uses internally for numbers.
 pub(super) fn parse(text: &[u8]) -> Option<Value> {
     let mut parser = serde_json::Deserializer::from_slice(text);
     let value = ValueVisitor { inside: &text.as_ptr_range() }.deserialize(&mut parser).ok()?;

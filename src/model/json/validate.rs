@@ -19,7 +19,7 @@ const BLOCK: usize = 16;
 pub(super) struct ValueCounts {
     /// Number of members of all objects; repeated names count repeatedly.
     pub(super) members: usize,
-    /// Number of values, including lists and objects but not member names.
+    /// Number of values, including arrays and objects but not member names.
     pub(super) values: usize,
 }
 
@@ -66,8 +66,8 @@ pub(super) fn validate(json: &[u8]) -> Result<ValueCounts, ValidationError> {
     }
 }
 
-/// Recursive-descent validator. Everything except the recursion is inlined; otherwise validation takes a
-/// third longer.
+/// Recursive-descent validator. Everything except the recursion and the rare cases is inlined; otherwise
+/// validation takes a third longer.
 struct Validator<'a> {
     bytes: &'a [u8],
     position: usize,
@@ -165,9 +165,8 @@ impl Validator<'_> {
     /// Skips the bytes of a string before the next quote, backslash or control character.
     ///
     /// The first bytes are checked one by one, because most strings are short and the processor predicts
-    /// where they end: JSON of short strings takes two thirds of the time that blocks of 16 take, where the
-    /// processor waits for the position of the end. Long texts are checked in blocks, which take a quarter of
-    /// the time.
+    /// where they end. This takes two thirds of the time of blocks of 16 bytes, for which the processor waits
+    /// for the position of the end. Long strings are checked in blocks, in a quarter of the time.
     #[inline(always)]
     fn plain_bytes(&mut self) {
         let is_plain = |byte: u8| IS_PLAIN[usize::from(byte)];

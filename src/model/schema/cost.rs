@@ -12,10 +12,11 @@ use crate::model::text::{NUMBER_EXPONENT_LIMIT, check_number, pointer_token};
 // The stack frames of a debug build are several times larger.
 pub(super) const DEPTH_LIMIT: u32 = if cfg!(debug_assertions) { 250 } else { 700 };
 
-/// Cost of reporting one error, relative to one step for detecting it.
+/// Cost of reporting one error, in steps.
 const ERROR_STEPS: u64 = 25;
 
-/// Number of recursive references visited within a reference from which the validator caches its result.
+/// Minimum number of recursive references within a reference for which the validator caches the result of the
+/// reference.
 const STORED_VISITS: u64 = 16;
 
 /// Reason why the cost of checking a value is not bounded.
@@ -28,7 +29,7 @@ pub(super) enum CostError {
 }
 
 impl CostError {
-    /// Prepends the index or name of the value in its list or object to the pointer.
+    /// Prepends the index or name of an enclosing value to the pointer.
     fn under(self, name: &str) -> Self {
         match self {
             Self::Number(pointer) => Self::Number(format!("/{}{pointer}", pointer_token(name))),
@@ -84,7 +85,8 @@ struct CostCounter<'m> {
 }
 
 impl<'m> CostCounter<'m> {
-    /// Subtracts steps of this computation from the limit. They never exceed the computed cost of the check.
+    /// Subtracts steps of this computation from the limit. They never exceed the cost that is computed, so
+    /// they cause no rejection of a check within the limit.
     fn spend(&mut self, steps: u64) -> Result<(), CostError> {
         self.remaining_steps = self.remaining_steps.checked_sub(steps).ok_or(CostError::OverLimit)?;
         Ok(())

@@ -27,8 +27,8 @@ pub(super) struct Subschema {
     pub(super) keywords: u64,
     /// Whether a keyword reads numbers.
     pub(super) reads_number: bool,
-    /// Whether the value is compared as a whole: with other items of its list, or with a listed list or
-    /// object.
+    /// Whether arrays and objects are compared as a whole: the items of an array with each other
+    /// (`uniqueItems`), or the value with an array or object in `enum` or `const`.
     pub(super) compares: bool,
     /// Parts that apply to the same value (in-place applicators).
     pub(super) in_place: Vec<(ErrorUse, usize)>,
@@ -297,8 +297,8 @@ fn positions(hir: &Hir) -> u64 {
 }
 
 impl CostModel {
-    /// Estimate of the number of steps that a check takes per value: the sum over the parts that apply to the
-    /// value. A part is counted once for each reference to it.
+    /// Estimates the maximum number of steps that a check takes for one value: the sum over the parts that
+    /// apply to the value. A part is counted once for each reference to it.
     ///
     /// Returns `u64::MAX` if references form a cycle for the same value, or if the sum exceeds 50,000 steps,
     /// which no ordinary schema does.
@@ -312,8 +312,8 @@ impl CostModel {
         if let Some(steps) = known[index] {
             return steps;
         }
-        // A cycle finds this value. It also remains for levels beyond the depth limit, which are never
-        // checked.
+        // A reference cycle finds this value. The value also remains for parts beyond the depth limit,
+        // because a check never reaches them.
         known[index] = Some(u64::MAX);
         if depth < super::cost::DEPTH_LIMIT {
             let part = &self.parts[index];

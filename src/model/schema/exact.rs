@@ -1,9 +1,9 @@
-//! Exact implementations of `uniqueItems`, `enum`, `const` and `multipleOf`, which replace those of the
-//! validator.
+//! Exact implementations of `uniqueItems`, `enum`, `const` and `multipleOf`, which replace the
+//! implementations of the validator.
 //!
 //! The validator computes with fractions of any size, which takes 10,000 times as long as parsing the number,
-//! and compares the items of a list in pairs if their numbers round to the same double. This module compares
-//! canonical texts instead: equal values have equal texts.
+//! and compares the items of an array in pairs if their numbers round to the same double. This module
+//! compares canonical texts instead: equal values have equal texts.
 
 use std::collections::HashSet;
 
@@ -126,7 +126,7 @@ fn has_unique_items(value: &Value) -> bool {
     value.as_array().into_iter().flatten().all(|item| known.insert(canonical(item)))
 }
 
-/// Returns a check whether a value is one of `values`. Lists and objects are only serialized if `values`
+/// Returns a check whether a value is one of `values`. Arrays and objects are only serialized if `values`
 /// contains any.
 fn is_one_of(values: &[Value]) -> impl Fn(&Value) -> bool + Send + Sync + use<> {
     let is_container = |value: &Value| value.is_array() || value.is_object();

@@ -17,7 +17,7 @@ use self::cost_model::CostModel;
 use super::text::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, pointer_token};
 use super::violation::{Violation, shown};
 
-/// Maximum number of steps of a check. They take about half a second; the validator cannot be interrupted. A
+/// Maximum number of steps of a check, about half a second, because the validator cannot be interrupted. A
 /// value that would need more steps is not checked but rejected.
 pub const CHECK_STEP_LIMIT: u64 = 50_000_000;
 
@@ -37,7 +37,8 @@ pub type SchemaDocument = Arc<Map<String, Value>>;
 /// Compiled JSON Schema, of dialect 2020-12 unless `$schema` declares another.
 ///
 /// It never reads files or the network: a `$ref` to another document does not compile. Patterns run on a
-/// linear-time engine, and the cost of a check is computed before it, so a hostile value cannot slow it down.
+/// linear-time engine, and the cost of a check is computed in advance, so the time of a check is bounded even
+/// for a hostile value.
 ///
 /// Compiling a schema with a few properties takes 10 µs, and the result uses 4 KB. Equal schemas are compiled
 /// once and shared, because many routes have the same arguments, or none.
@@ -52,7 +53,7 @@ struct CompiledSchema {
 }
 
 /// Compiled schemas, by JSON text and by whether `format` is validated. A schema is dropped with its last
-/// user; its entry is removed when the map is full.
+/// user; its entry is removed before the map would grow.
 type CompiledSchemas = HashMap<(String, bool), Weak<CompiledSchema>>;
 
 static COMPILED: LazyLock<Mutex<CompiledSchemas>> = LazyLock::new(Mutex::default);
@@ -127,7 +128,8 @@ impl Schema {
         Ok(Self(compiled))
     }
 
-    /// Lists all violations of the dialect's meta-schema; empty if the dialect is not supported.
+    /// Lists all violations of the dialect's meta-schema. Also empty if the dialect is not supported, or if a
+    /// number is out of bounds.
     pub fn dialect_violations(document: &Map<String, Value>) -> Vec<SchemaError> {
         let root = Value::Object(document.clone());
         let is_usable = number_out_of_bounds(&root).is_none() && SchemaDialect::from_document(&root).is_ok();
@@ -193,8 +195,8 @@ impl Schema {
         self.violations(value, 1).is_empty()
     }
 
-    /// Number of values in the arguments from which on a check may exceed [`CHECK_STEP_LIMIT`]; `None` if a
-    /// call cannot have that many.
+    /// Minimum number of values in the arguments for which a check may exceed [`CHECK_STEP_LIMIT`]; `None` if
+    /// a call cannot have so many values.
     pub fn costly_value_count(&self) -> Option<u64> {
         /// Maximum number of values in the arguments of a call.
         const MANY: u64 = super::ARGUMENT_VALUE_LIMIT as u64;
@@ -328,10 +330,12 @@ pub(super) fn subschemas(root: &Value) -> Vec<LocatedSchema<'_>> {
     found
 }
 
-/// Maximum number of nested `$ref`s and combinations that are followed, because a schema may refer to itself.
+/// Maximum nesting depth of `$ref`s and in-place applicators that are followed, because a schema may refer to
+/// itself.
 const FOLLOWED_DEPTH_LIMIT: u8 = 8;
 
-/// Maximum total number of schemas that are followed, because combinations may repeat each other.
+/// Maximum number of schemas that [`in_place_subschemas`] returns, because nested applicators may lead to the
+/// same schemas repeatedly.
 const FOLLOWED_LIMIT: usize = 256;
 
 /// Returns a schema and its subschemas for the same value, depth first: the targets of `$ref`, and the
@@ -367,7 +371,7 @@ pub fn resolve_local_ref<'s>(
     value_at(root, &percent_encoding::percent_decode_str(pointer).decode_utf8().ok()?)?.as_object()
 }
 
-/// Returns the value at a JSON Pointer other than that of the root.
+/// Returns the value at a JSON Pointer, which must not be empty.
 fn value_at<'s>(root: &'s Map<String, Value>, pointer: &str) -> Option<&'s Value> {
     let rest = pointer.strip_prefix('/')?;
     let (first, rest) = rest.find('/').map_or((rest, ""), |end| rest.split_at(end));
@@ -402,7 +406,7 @@ pub fn admit_null(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Returns the values that a schema lists: those of `enum`, and the value of `const`.
+/// Returns the values in the keywords `enum` and `const` of a schema.
 pub fn listed_values(schema: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     schema.get("enum").and_then(Value::as_array).into_iter().flatten().chain(schema.get("const"))
 }

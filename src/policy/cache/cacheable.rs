@@ -1,5 +1,5 @@
-//! A cached response: freshness, validators (`ETag`, `Last-Modified`), and headers (RFC 9111), and the cached
-//! responses that replicas share.
+//! Cached responses: freshness, validators (`ETag`, `Last-Modified`) and headers (RFC 9111). Also the cache
+//! that replicas share.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl CachedResponse {
         Self { control: CacheControl::from_headers(&response.headers), response, received_at: Instant::now() }
     }
 
-    /// Whether the response is cacheable.
+    /// Whether the response may be stored, according to its status, its headers and the settings.
     pub(super) fn is_cacheable(&self, settings: CacheSettings) -> bool {
         let Self { response, control, .. } = self;
         let has_cacheable_status = matches!(
@@ -94,7 +94,7 @@ impl CachedResponse {
         }
     }
 
-    /// Remaining freshness.
+    /// Time for which the response is still fresh. Zero if it is stale.
     pub(super) fn remaining_freshness(&self, settings: CacheSettings) -> Duration {
         let (age, lifetime, _) = self.lifetimes(settings);
         lifetime.saturating_sub(age)
@@ -103,7 +103,8 @@ impl CachedResponse {
     /// Whether the response may be used stale if the upstream fails.
     pub(super) fn may_serve_stale(&self, settings: CacheSettings) -> bool {
         let (age, lifetime, stale_lifetime) = self.lifetimes(settings);
-        // With `ttl: upstream`, or without `stale_if_error`, what the upstream forbids applies.
+        // With `ttl: upstream`, or without `stale_if_error`, the upstream may forbid the use of a stale
+        // response.
         let upstream_decides = settings.ttl == CacheTtl::Upstream || settings.stale_if_error.is_none();
         let must_revalidate = upstream_decides && (self.control.no_cache || self.control.must_revalidate);
         !must_revalidate && !stale_lifetime.is_zero() && age < lifetime + stale_lifetime
@@ -135,7 +136,7 @@ impl CachedResponse {
         Self::new(response)
     }
 
-    /// The response as clients receive it, with the header `Age`.
+    /// The response for a call, with its current age in the header `Age`.
     pub(super) fn to_client_response(&self) -> UpstreamResponse {
         let mut response = self.response.clone();
         response.headers.insert(header::AGE, HeaderValue::from(self.age().as_secs()));
@@ -143,14 +144,14 @@ impl CachedResponse {
     }
 }
 
-/// Conditional headers that revalidate a response with the headers `response` (RFC 9110, section 13.1). Empty
+/// Conditional headers for the revalidation of a response with these headers (RFC 9110, section 13.1). Empty
 /// if the response has no validator.
 pub fn conditional_headers(response: &HeaderMap) -> HeaderMap {
     let conditions = VALIDATORS.into_iter().map(|(name, condition)| (condition, response.get(name).cloned()));
     conditions.filter_map(|(condition, value)| Some((condition, value?))).collect()
 }
 
-/// `Cache-Control` of a response (RFC 9111, section 5.2.2).
+/// Caching headers of a response: `Cache-Control` (RFC 9111, section 5.2.2), `Expires`, `Age`, `Vary`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheControl {
     /// The response must not be stored: `no-store`.
@@ -161,11 +162,11 @@ pub struct CacheControl {
     pub public: bool,
     /// The response must be revalidated before each use: `no-cache`.
     pub no_cache: bool,
-    /// The response must not be used stale: `must-revalidate`, `proxy-revalidate`.
+    /// The response must not be used stale: `must-revalidate`, `proxy-revalidate` or `s-maxage`.
     pub(super) must_revalidate: bool,
     /// `max-age`: freshness lifetime in any cache.
     pub max_age: Option<Duration>,
-    /// Freshness lifetime in a shared cache. `None` if none is set.
+    /// Freshness lifetime in a shared cache: `s-maxage`, `max-age` or `Expires`. `None` without these.
     pub(super) freshness_lifetime: Option<Duration>,
     /// `stale-if-error`: additional lifetime if the upstream fails.
     pub(super) stale_if_error: Duration,
@@ -175,7 +176,7 @@ pub struct CacheControl {
     pub(super) uncacheable_vary: bool,
 }
 
-/// Maximum of all durations in headers; a longer duration is reduced to it.
+/// Maximum of each duration in headers; a longer duration is reduced to it.
 const MAX_HEADER_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl CacheControl {

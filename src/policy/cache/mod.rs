@@ -85,7 +85,7 @@ pub(super) struct ResponseCache {
     pub(super) settings: Option<CacheSettings>,
     pub(super) store: CacheStore,
     pub(super) remote: Option<RemoteCache>,
-    /// Requests in flight, if calls are coalesced. There are never more of them than calls.
+    /// Requests in flight, if calls are coalesced. Their number is bounded by the number of calls.
     pub(super) in_flight: Option<Mutex<HashMap<CacheKey, Weak<CoalescedRequest>>>>,
     pub(super) events: LabelCounter,
 }
@@ -101,8 +101,7 @@ pub(super) type CacheKey = Arc<[u8]>;
 const UPSTREAM_ID_BYTES: usize = size_of::<u64>();
 
 /// One upstream request shared by equal calls: request coalescing (singleflight). The request starts with the
-/// first call, continues while any call waits for it, and is cancelled when the last call is. Each call has
-/// its own deadline.
+/// first call, and is cancelled when no call waits for it any more. Each call has its own deadline.
 #[derive(Debug)]
 pub(super) struct CoalescedRequest {
     key: CacheKey,
@@ -367,7 +366,7 @@ impl CoalescedRequest {
     }
 }
 
-/// Handle of a cached response.
+/// Handle of a cached response, with which the pipeline can invalidate it.
 #[derive(Debug, Clone)]
 pub struct CacheEntry {
     cache: Arc<ResponseCache>,
@@ -376,8 +375,8 @@ pub struct CacheEntry {
 }
 
 impl CacheEntry {
-    /// Invalidates the cached response, unless it was replaced since. It is for responses whose translation
-    /// is an error.
+    /// Invalidates the cached response, unless it was replaced since. The pipeline calls this method if the
+    /// translation of the response is an error.
     pub fn invalidate(&self) {
         self.cache.invalidate(&self.key, &self.entry);
     }
@@ -385,7 +384,7 @@ impl CacheEntry {
 
 /// Cached responses of all routes, limited in bytes. Rarely used entries are evicted first (the eviction
 /// policy of `quick_cache` is a variant of Clock-PRO). A response larger than the whole cache is not stored.
-/// Clones share it.
+/// Clones share the responses.
 #[derive(Debug, Clone)]
 pub struct CacheStore(pub(super) Arc<Cache<CacheKey, Arc<CachedResponse>, Weight>>);
 
@@ -407,7 +406,7 @@ impl Default for CacheStore {
 }
 
 impl CacheStore {
-    /// Default of the maximum size of all cached responses; over it, the cache evicts some.
+    /// Default of the maximum size of all cached responses together, in bytes.
     pub const LIMIT_BYTES_DEFAULT: usize = 64 << 20;
 
     /// Creates an empty store.

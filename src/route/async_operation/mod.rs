@@ -2,8 +2,8 @@
 //!
 //! Two forms are supported:
 //!
-//! - The first response is a `202 Accepted` with a `Location`, a status URL that returns 202 until the
-//!   operation is done (RFC 9110, section 15.3.3).
+//! - The first response is `202 Accepted`, with a status URL in `Location` (RFC 9110, section 15.3.3). The
+//!   status URL returns 202 until the operation is done, unless the rule has a condition for success.
 //! - The first response has the id of the operation, and a separate request polls the status.
 //!
 //! This module sends no requests and does not wait: the pipeline does.
@@ -32,7 +32,7 @@ use crate::translate::{CallInput, Inspection, Jq, Matcher, Redaction, Translator
 pub struct AsyncOperationRule {
     /// Source of the status URL or the operation id.
     pub location: OperationLocationRule,
-    /// Extractor of a value from the first response and from status responses.
+    /// Extractor of the value that the conditions and filters examine, in the first and the status responses.
     pub extract: Option<Extract>,
     /// Condition for success. Without a condition, an operation succeeds once the status is not 202.
     pub done: Option<Matcher>,
@@ -42,7 +42,8 @@ pub struct AsyncOperationRule {
     pub cancelled: Option<Matcher>,
     /// Request for the result. Without it, the last status response is the result.
     pub result: Option<HttpTemplate>,
-    /// Request that cancels an operation whose client has left.
+    /// Request that cancels an operation, if its call times out, its client disconnects or its task is
+    /// cancelled.
     pub cancel: Option<CancelRule>,
     /// Poll interval, if the upstream sends no `Retry-After`.
     pub poll_interval: Duration,
@@ -168,7 +169,7 @@ impl AsyncOperationRule {
         };
         match &self.location {
             OperationLocationRule::Location => {
-                // With a condition for success, any 2xx can start an operation.
+                // With a condition for success, any 2xx with a `Location` starts an operation.
                 let begins = response.status == StatusCode::ACCEPTED
                     || (self.done.is_some() && response.status.is_success());
                 if !begins || !response.headers.contains_key(header::LOCATION) {
@@ -192,11 +193,12 @@ impl AsyncOperationRule {
     }
 
     /// Builds a request of this kind; the status request if the rule has no other request for the kind.
-    /// `work_budget` aborts rendering.
+    /// `work_budget` limits the rendering.
     ///
     /// # Errors
     ///
-    /// [`RequestError`] if the template cannot contain the id or an argument of the call.
+    /// [`RequestError`] if the template cannot contain the id or an argument of the call, or if the operation
+    /// was started under an earlier rule, which polled by id.
     pub fn request(
         &self,
         kind: OperationRequest,
@@ -331,21 +333,21 @@ pub enum StatusResponse {
     Running(RunningOperation),
     /// The operation is done. The result is this response, or the response to [`AsyncOperationRule::result`].
     Done,
-    /// The operation is done. The result is at another URL of the same server.
+    /// Redirect to another URL of the same server, which returns the result, or 202 until it is available.
     Moved(OperationLocation),
     /// The operation failed.
     Failed(OperationStatus),
     /// The operation was cancelled.
     Cancelled,
-    /// The response has no status: the upstream failed, or redirects to another server. The response is the
-    /// result.
+    /// The response has no status of the operation: the upstream failed, or redirects to another server. The
+    /// response is the result.
     Result,
 }
 
 /// State of a running operation until the next poll.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunningOperation {
-    /// Progress.
+    /// Progress and message, for the client.
     pub status: OperationStatus,
     /// Status URL or id for the next poll.
     pub location: OperationLocation,
@@ -358,14 +360,14 @@ pub struct RunningOperation {
 pub struct OperationStatus {
     /// Progress so far.
     pub progress: Option<f64>,
-    /// Total.
+    /// Progress at the end of the operation, in the same unit as `progress`.
     pub total: Option<f64>,
     /// Message for clients, truncated and redacted.
     pub message: Option<String>,
 }
 
 impl OperationStatus {
-    /// Describes the progress for people.
+    /// Describes the progress for people, such as `printing (3 of 8)`.
     pub fn describe(&self) -> Option<String> {
         let total = self.total.map(|total| format!(" of {total}")).unwrap_or_default();
         let progress = self.progress.map(|progress| format!("{progress}{total}"));
@@ -376,12 +378,12 @@ impl OperationStatus {
     }
 }
 
-/// Status URL or id of an operation. `Display` encodes it as text.
+/// Status URL or id of an operation. `Display` encodes it for [`from_text`](Self::from_text).
 #[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub enum OperationLocation {
     /// Path from the root of the upstream's host.
     Path(PathAndQuery),
-    /// Id.
+    /// Operation id, the argument [`AsyncOperationRule::ARGUMENT`] of the request templates.
     #[display("={_0}")]
     Id(String),
 }
@@ -404,7 +406,7 @@ impl OperationLocation {
         arguments
     }
 
-    /// Decodes an encoded location; `None` if the text is invalid.
+    /// Decodes a location that `Display` encoded; `None` if the string is invalid.
     pub fn from_text(text: &str) -> Option<Self> {
         match text.strip_prefix('=') {
             Some(id) => Some(Self::Id(id.to_owned())),

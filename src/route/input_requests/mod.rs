@@ -1,5 +1,5 @@
-//! Input requests (elicitation, sampling, roots), which are sent to a person or the client's model before the
-//! upstream request.
+//! Input requests (elicitation, sampling, roots): requests to the client, its model or a person, which are
+//! sent before the upstream request.
 //!
 //! - [`InputRequests`]: the rounds of [input requests](InputRequestTemplate) of a route or a prompt. Computes
 //!   the next step of a call.
@@ -28,7 +28,7 @@ pub struct InputRequests {
     /// Rounds in the order in which they are sent; the input requests of one round are sent together. Later
     /// rounds may depend on responses to earlier rounds.
     pub rounds: Vec<Vec<InputRequestTemplate>>,
-    /// Whether a rule sends a sampling request after the upstream response.
+    /// Sampling request that a rule sends after the upstream response; `None` if no rule has one.
     pub sampled: Option<SamplingNeed>,
     /// Maximum time to wait for a response.
     pub input_timeout: Duration,
@@ -43,9 +43,9 @@ impl Default for InputRequests {
 /// Whether a sampling request of a rule is required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SamplingNeed {
-    /// Required.
+    /// Required: clients without sampling cannot call the route.
     Needed,
-    /// Optional.
+    /// Optional: clients without sampling get a result without it.
     Optional,
 }
 
@@ -151,7 +151,7 @@ impl InputRequests {
             }
         }
         if self.sampled.is_some() && can_sample && !responses.contains_key(SAMPLE) {
-            // A missing sampling response is requested after the upstream response.
+            // Not null: the sampling request is still sent, after the upstream response.
             arguments.input_responses.remove(SAMPLE);
         }
         Ok(NextStep::Done(arguments))
@@ -202,14 +202,14 @@ pub enum InputRequestKind<T = String> {
     Form {
         /// Message to the person, with the reason for the request.
         message: T,
-        /// Fields.
+        /// Fields of the form.
         form: InputForm,
     },
     /// A person opens a URL, for data that must not pass through the client.
     Url {
         /// Message to the person, with the reason for the request.
         message: T,
-        /// URL.
+        /// URL with the scheme `http` or `https`.
         url: T,
     },
     /// The client's model responds to a prompt (sampling).
@@ -230,13 +230,13 @@ pub enum InputResponse {
     Cancelled,
 }
 
-/// Reason why a response is rejected.
+/// Error for a response with which the call cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidInput {
-    /// The response does not match the request. The text is for the developer of the client.
+    /// The response does not match the request. The message is for the developer of the client.
     #[error("{0}")]
     Wrong(String),
-    /// The request was declined or dismissed. The text is for the model.
+    /// The request was declined or dismissed. The message is for the model.
     #[error("{0}")]
     Declined(String),
 }
@@ -255,7 +255,8 @@ impl InputRequestKindTemplate {
 }
 
 impl InputRequestTemplate {
-    /// Whether the request must be sent. A request for arguments is only sent if an argument is missing.
+    /// Whether the request is still needed, apart from `when`: a request for arguments is needed only if an
+    /// argument is missing.
     pub(super) fn is_due(&self, arguments: &Arguments) -> bool {
         let InputRequestKind::Form { form, .. } = &self.kind else { return true };
         !self.gives_arguments || form.names().any(|name| arguments.get(name).is_none())
@@ -287,7 +288,7 @@ impl InputRequestTemplate {
     }
 }
 
-/// Checks that a rendered text is a URL that a person can open: `http` or `https`, with a host.
+/// Checks that a rendered string is a URL that a person can open: `http` or `https`, with a host.
 fn address(text: String) -> Result<String, String> {
     let web = text.starts_with("https://") || text.starts_with("http://");
     match text.parse::<http::Uri>() {
@@ -309,11 +310,12 @@ impl InputRequest {
     /// - `true` for a form without fields, and for a URL
     /// - `{text, model, stop_reason}` from the client's model
     /// - a list of roots
-    /// - null if an optional request was declined
+    /// - null if an optional request was declined or dismissed
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`] if the request was declined, or if the response has the wrong kind.
+    /// [`InvalidInput`] if a required request was declined or dismissed, or if the response is invalid or too
+    /// long.
     pub fn take(&self, response: InputResponse) -> Result<Value, InvalidInput> {
         let wrong =
             |why: &str| InvalidInput::Wrong(format!("the response to input request `{}`{why}", self.name));

@@ -13,7 +13,7 @@ use crate::model::Arguments;
 use crate::route::path::scalar;
 use crate::translate::{Template, WorkBudget};
 
-/// Template of the words of a command line, and of its standard input.
+/// Template for the words of a command line and for standard input.
 #[derive(Debug, Default)]
 pub struct CommandTemplate {
     /// Words, in order.
@@ -62,18 +62,18 @@ pub struct CommandRequest {
 impl CommandTemplate {
     /// Maximum number of words of one call.
     pub const WORD_COUNT_LIMIT: usize = 1024;
-    /// Maximum length of a word, in bytes: the limit of Linux.
+    /// Maximum length of a word, in bytes: the limit of Linux (`MAX_ARG_STRLEN`) without the NUL at the end.
     pub const WORD_LIMIT_BYTES: usize = (128 << 10) - 1;
     /// Maximum total length of the words of one call, in bytes.
     pub const COMMAND_LINE_LIMIT_BYTES: usize = 512 << 10;
     /// Maximum length of standard input, in bytes.
     pub const STDIN_LIMIT_BYTES: usize = 16 << 20;
 
-    /// Builds the request of a call. `work_budget` aborts rendering.
+    /// Builds the request of a call. `work_budget` limits the rendering.
     ///
     /// # Errors
     ///
-    /// [`RequestError`] if the template cannot contain an argument.
+    /// [`RequestError`] if the template cannot contain an argument, or if the request is too long.
     pub fn build(
         &self,
         arguments: &Arguments,
@@ -147,10 +147,12 @@ impl CommandTemplate {
 
     /// Whether the leading option of a rendered text comes from the template and not from an argument.
     ///
-    /// It does if the template begins with `-`. Otherwise the text must be the same, again with a leading
-    /// `-`, with every `-` of the arguments masked, and the option or its first character must be in the
-    /// template literally, or remain if all characters are masked: an empty argument can move a `-` of the
-    /// template to the front (`{{ args.a }}-{{ args.b }}`).
+    /// It does if the template begins with `-`. Otherwise, all of this must hold:
+    ///
+    /// - With every `-` of the arguments masked, the text is the same and still begins with `-`.
+    /// - No empty argument has moved a `-` of the template to the front (`{{ args.a }}-{{ args.b }}`).
+    /// - The option is in the template literally; or its beginning (the dashes and the next character) is,
+    ///   directly before `{{`; or the beginning remains if all characters of the arguments are masked.
     fn has_own_option(
         &self,
         template: &Template,
@@ -169,8 +171,8 @@ impl CommandTemplate {
         if !other.starts_with('-') || other.replace(MASK, "-") != text {
             return Ok(false);
         }
-        // With a character in place of each empty text, a `-` that an empty text moved to the front is behind
-        // it.
+        // With a mask character in place of each empty string, a `-` that an empty string moved to the front
+        // follows the mask character.
         let is_moved = render(|c| c == '-', true)
             .is_ok_and(|filled| filled.starts_with(MASK) && filled.trim_start_matches(MASK).starts_with('-'));
         if is_moved {
@@ -185,8 +187,8 @@ impl CommandTemplate {
             || render(|_| true, false).is_ok_and(|masked| masked.starts_with(beginning)))
     }
 
-    /// Returns the arguments and input responses with characters masked, except arguments that may begin with
-    /// `-`.
+    /// Returns the arguments and input responses with the characters that `mask` selects masked, except
+    /// arguments that may begin with `-`. With `fills_empty`, empty strings and lists are filled as well.
     fn masked(&self, arguments: &Arguments, mask: fn(char) -> bool, fills_empty: bool) -> Arguments {
         let mask_argument =
             |(name, value): (&String, &Value)| match self.leading_dash_arguments.contains(name) {

@@ -20,7 +20,7 @@ pub struct HttpTemplate {
     pub method: Method,
     /// Path below the upstream's URL.
     pub path: PathTemplate,
-    /// Query that is written as part of the path.
+    /// Query that the configured path contains after `?`.
     pub path_query: QueryTemplate,
     /// Further query parameters, in order.
     pub query: Vec<(String, ValueTemplate)>,
@@ -35,7 +35,7 @@ pub struct HttpTemplate {
 /// Template of a value in a query, a form or headers.
 #[derive(Debug)]
 pub enum ValueTemplate {
-    /// Argument with this name, omitted if the client did not send it. An array yields several values.
+    /// Argument with this name, omitted if the client did not send it. An array gives one value per item.
     Argument(String),
     /// Rendered template. If the result is empty, the value is omitted.
     Text(Template),
@@ -73,11 +73,11 @@ pub enum JsonTemplate {
     /// All arguments as one object.
     #[default]
     AllArguments,
-    /// String.
+    /// String rendered from a template.
     Text(Template),
-    /// Array.
+    /// Array. Omitted values are left out.
     Array(Vec<Self>),
-    /// Object.
+    /// Object. Members with omitted values are left out.
     Object(Vec<(String, Self)>),
 }
 
@@ -115,11 +115,11 @@ impl HttpRequest {
 }
 
 impl HttpTemplate {
-    /// Maximum length of path and query together, in bytes. Many servers reject longer ones.
+    /// Maximum length of path and query together, in bytes. Many servers reject longer URLs.
     const TARGET_LIMIT_BYTES: usize = 8 * 1024;
 
     /// Builds the request of a call. `client` contains the headers of the client's request. `work_budget`
-    /// aborts rendering.
+    /// limits the rendering.
     ///
     /// # Errors
     ///
@@ -231,8 +231,8 @@ fn invalid_xml_char(arguments: &Arguments, found: char) -> RequestError {
 }
 
 impl JsonTemplate {
-    /// Builds the value from the arguments; `None` if the template is a missing argument. `work_budget`
-    /// aborts rendering.
+    /// Builds the value from the arguments; `None` if the template is a missing argument or input response.
+    /// `work_budget` limits the rendering.
     ///
     /// # Errors
     ///
@@ -245,7 +245,7 @@ impl JsonTemplate {
         self.build(&mut RequestRenderer::new(arguments, work_budget))
     }
 
-    /// Builds the value; `None` if the template is a missing argument.
+    /// Builds the value; `None` if the template is a missing argument or input response.
     fn build(&self, renderer: &mut RequestRenderer<'_>) -> Result<Option<Value>, RequestError> {
         Ok(Some(match self {
             Self::Fixed(value) => value.clone(),

@@ -48,7 +48,7 @@ pub enum UpstreamRequest {
     Mcp(McpServerRequest),
 }
 
-/// Reason why no request can be built from the arguments. The text is for the model.
+/// Reason why no request can be built from the arguments. The message is for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{sentence}")]
 pub struct RequestError {
@@ -108,7 +108,7 @@ impl RequestTemplate {
         }
     }
 
-    /// Describes the request for messages: `` `POST` request``.
+    /// Describes the request for messages, such as `` `POST` request``.
     pub fn describe(&self) -> String {
         match self {
             Self::Http(template) => format!("`{}` request", template.method),
@@ -200,7 +200,7 @@ impl UpstreamRequest {
     }
 }
 
-/// Copies the headers that are forwarded from the client's headers.
+/// Returns the client's headers of the given names, in order to forward them.
 fn forwarded(names: &[HeaderName], client: &HeaderMap) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for name in names {
@@ -283,7 +283,7 @@ fn estimated_bytes(value: &Value) -> usize {
     inside + size_of::<Value>()
 }
 
-/// Items of an array argument; the value itself if it is a scalar; nothing if it is missing or null.
+/// Items of an array argument; the value itself if it is not an array; no items if it is missing or null.
 pub(super) fn items_of(value: Option<&Value>) -> &[Value] {
     match value {
         None | Some(Value::Null) => &[],

@@ -1,4 +1,4 @@
-//! MCP tool calls: convert the arguments of a call to the arguments of a tool of an MCP server.
+//! Requests to MCP servers: converts the arguments of a call to the arguments of a tool on the server.
 
 use http::{HeaderMap, HeaderName, Method};
 use serde_json::{Map, Value};
@@ -20,7 +20,7 @@ pub struct ToolTemplate {
     pub forwarded: Vec<HeaderName>,
 }
 
-/// Side effects of a request. The tool's annotations declare those of a tool call.
+/// Side effects of a request. For a tool call, the annotations of the tool declare them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SideEffects {
     /// Whether the request has no side effects.
@@ -51,7 +51,7 @@ pub enum McpMethod {
 pub struct McpServerRequest {
     /// Method.
     pub method: McpMethod,
-    /// Name of the tool or prompt on the server, or the URI of the resource to read.
+    /// Name of the tool or prompt on the server, or the URI of the resource to read; unused for a completion.
     pub target: Box<str>,
     /// Arguments of the tool or prompt. For a completion, all parameters of the request.
     pub arguments: Map<String, Value>,
@@ -71,11 +71,11 @@ impl ToolTemplate {
     }
 
     /// Builds the request of a call. `client` contains the headers of the client's request. `work_budget`
-    /// aborts rendering.
+    /// limits the rendering.
     ///
     /// # Errors
     ///
-    /// [`RequestError`] if a template cannot be rendered.
+    /// [`RequestError`] if a template cannot be rendered, or if the result is not an object.
     pub fn build(
         &self,
         arguments: &Arguments,

@@ -9,7 +9,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Data, DeriveInput, Error, LitStr, Result, parse_macro_input};
 
-/// Derives a section of the file from a struct; its fields are the keys.
+/// Derives a section of the configuration file from a struct; its fields are the keys.
 ///
 /// Options of the struct, `#[section(…)]`:
 ///
@@ -29,7 +29,7 @@ use syn::{Data, DeriveInput, Error, LitStr, Result, parse_macro_input};
 ///   `size = A..=B`: range of a size in bytes.
 /// - `with = FN`: parser that replaces the parser of the type, `fn(&Cursor) -> Checked<T>`.
 /// - `default = EXPRESSION`, by default `false` for a `bool`; `shown = "…"`: the default in words;
-///   `inherits = EXPRESSION`: the default to document for an optional key whose absence means another key.
+///   `inherits = EXPRESSION`: the default to document for an optional key that inherits from another key.
 /// - `secret`: the value is a credential, which is masked in messages and in the printed configuration;
 ///   `masked`: the value is masked, but not reported if it is in plain text; `public`: user-defined names in
 ///   the value never cause masking.

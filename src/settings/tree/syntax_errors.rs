@@ -75,24 +75,23 @@ fn opening_quote(text: &str, at: usize) -> Option<usize> {
     })
 }
 
-/// Whether the quoted string that begins at `start` has a closing quote with only the end of a value after
-/// it. If not, the closing quote probably opens another string.
+/// Whether the quoted string that begins at `start` has a closing quote, and a comment, a `,`, a closing
+/// bracket or the end of the line follows it. Otherwise, the closing quote probably opens another string.
 fn closes(text: &str, start: usize) -> bool {
     // In single quotes, `''` is an apostrophe.
     let string = r#"^(?s:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')[^\S\n]*(?:\n|\z|[#,}\]])"#;
     fixed_regex(string).is_match(&text[start..])
 }
 
-/// Position of the first tab after `at` that is in the indentation of a line. Lines that are blank may
-/// contain tabs.
+/// Position of the first tab in the indentation of a line below `at`. Blank lines may contain tabs.
 fn tab_in_indentation(text: &str, at: usize) -> Option<usize> {
     let start = at + text[at..].find('\n')? + 1;
     let tab = fixed_regex(r"(?m)^[^\S\n\t]*(\t)[^\S\n]*\S").captures(&text[start..])?.get(1)?;
     Some(start + tab.start())
 }
 
-/// Finds the line above `at` that has a key and a plain value, although the line at `at` is indented below
-/// it; returns the key and the line number. The parser reads the lower line as a continuation of the value.
+/// Returns the key and the line number of the nearest line above `at`, if it has a key with a plain value and
+/// the line at `at` is indented more. The parser reads the lower line as a continuation of the value.
 fn key_with_value_above(text: &str, at: usize) -> Option<(&str, usize)> {
     let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
     let start = text[..at].rfind('\n')? + 1;

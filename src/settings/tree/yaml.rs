@@ -14,11 +14,11 @@ use super::{
 };
 use crate::settings::{problem_code::Code, problem_collector::Report, source_text::SourceSpan};
 
-/// Maximum number of values in a file after alias expansion.
+/// Maximum number of keys and values in a file after alias expansion.
 const NODE_LIMIT: usize = 200_000;
-/// Maximum total length of all values of a file after alias expansion, in bytes.
+/// Maximum total length of all keys and values of a file after alias expansion, in bytes.
 const TEXT_LIMIT_BYTES: usize = 16 << 20;
-/// Maximum nesting depth of block collections; also that of the flow collections (brackets) inside of them.
+/// Maximum nesting depth of block collections, and of the flow collections (brackets) inside them.
 const DEPTH_LIMIT: usize = 64;
 /// Maximum length of a key before its `:`, in characters.
 const KEY_LIMIT: usize = 1024;
@@ -34,8 +34,8 @@ pub(crate) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
     root
 }
 
-/// Parses the documents of a file, at most `most`. Returns `None`, after reporting the problems, if the file
-/// is invalid.
+/// Parses the documents of a file. Returns `None`, after reporting the problems, if the file is invalid or
+/// has more than `most` documents.
 pub(crate) fn read_documents(report: &Report<'_>, file: usize, most: usize) -> Option<Vec<Node>> {
     let files = report.files();
     let text = files.text(files.beginning(file));
@@ -99,8 +99,7 @@ impl<'f> TreeReader<'_, 'f> {
                 (*anchor, tag.as_deref(), 0)
             }
             Event::Alias(id) => return self.alias(*id, span),
-            // Only a value begins here: no other event occurs between the beginning and the end of a
-            // document.
+            // Not reached: inside a document, this function is called only for events that begin a value.
             _ => return None,
         };
         self.check_tag(tag, span)?;

@@ -20,7 +20,7 @@ pub(super) struct Histogram {
 /// The counts of a histogram at one point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HistogramSnapshot {
-    /// Number of durations in each bucket. The last bucket has those above all bounds.
+    /// Number of durations in each bucket. The last bucket counts the durations above all bounds.
     pub buckets: [u64; BUCKET_BOUNDS.len() + 1],
     /// Sum of all durations, in microseconds.
     pub micros: u64,

@@ -61,11 +61,12 @@ impl Default for StartTime {
 }
 
 impl Meters {
-    /// Number of routes, and of upstreams, from which those that no longer exist are removed at once: an MCP
-    /// server that keeps renaming its tools must not increase the cardinality of labels forever.
+    /// Number of routes, or of upstreams, from which unused ones are removed before another is added, and not
+    /// only when a snapshot is created. It bounds the number of series if an MCP server keeps renaming its
+    /// tools.
     pub const TRACKED_LIMIT: usize = 10_000;
 
-    /// Registers a source of metrics from another module. It is called for every snapshot.
+    /// Registers a source of metrics from another module. `source` is called for every snapshot.
     pub fn register(&self, source: impl Fn(&mut MetricsSnapshot) + Send + Sync + 'static) {
         self.0.sources.lock().push(Box::new(source));
     }
@@ -191,7 +192,8 @@ fn number_after(text: &str, name: &str) -> Option<u64> {
 /// Durations of HTTP requests until the response headers, by scheme, method and status.
 type HttpDurations = ByLabel<Histogram, (&'static str, &'static str, u16)>;
 
-/// The highest status with a series of its own. A passthrough upstream may return any number.
+/// Highest status with a series of its own. A passthrough upstream may return a higher one, which is counted
+/// as this status.
 const LAST_STATUS: u16 = 599;
 
 /// Adds the metrics of HTTP requests.

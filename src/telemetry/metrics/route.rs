@@ -61,7 +61,7 @@ pub struct CallEnd {
 pub enum ResponseMismatch {
     /// The route has rules, and none of them matched.
     NoRule,
-    /// The matching rule could not parse it.
+    /// The matching rule could not parse the response.
     Unparseable,
 }
 

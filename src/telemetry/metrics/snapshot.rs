@@ -153,7 +153,7 @@ impl TextFormat {
             MetricKind::Gauge => ("gauge", ""),
             MetricKind::Histogram => ("histogram", ""),
         };
-        // In these lines, OpenMetrics has a counter's name without its suffix.
+        // In these lines, OpenMetrics uses the name of a counter without `_total`.
         let ending = if self == Self::Prometheus { suffix } else { "" };
         writeln!(text, "# HELP {name}{ending} {help}")?;
         writeln!(text, "# TYPE {name}{ending} {kind}")?;

@@ -210,7 +210,7 @@ impl Csv {
         if self.row_delimiter.is_some() { row.trim_start_matches(['\r', '\n']) } else { row }
     }
 
-    /// Line number of the byte at a position.
+    /// Line number of the byte at a position; with a row delimiter, the number of the row.
     fn line(&self, text: &str, at: usize) -> usize {
         let before = &text[..at];
         1 + match self.row_delimiter {

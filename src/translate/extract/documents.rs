@@ -210,7 +210,8 @@ impl Binary {
     ///
     /// # Errors
     ///
-    /// A sentence, if the media type does not fit the block.
+    /// A message, if the media type does not fit the block, or if the body is text in place of an image or
+    /// audio.
     pub(crate) fn block(&self, view: &ResponseView<'_>) -> Result<ContentBlock, ReadError> {
         let response = view.response;
         let mime_type = self
@@ -245,8 +246,8 @@ impl Binary {
 }
 
 /// Whether a body is text, such as an error page, in place of an image or audio. The declared media type may
-/// be wrong, but a file of a binary type has zero bytes or is invalid as text. SVG and other XML is text,
-/// too; rules return other formats in text, such as XPM, as a `resource`.
+/// be wrong, but binary data contains NUL bytes or is invalid as text. SVG and other XML types are accepted;
+/// rules return other formats in text, such as XPM, as a `resource`.
 fn is_text_instead(view: &ResponseView<'_>, mime_type: &str, body: &[u8]) -> bool {
     let is_text = !body.contains(&0) && view.text().is_ok();
     let essence = mime_type.split(';').next().unwrap_or_default();

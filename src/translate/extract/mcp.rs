@@ -33,7 +33,8 @@ pub struct Mcp;
 /// Media type of responses from an upstream that is an MCP server; selects this extractor by default.
 pub const MCP_MEDIA_TYPE: &str = "application/vnd.mcp+json";
 
-/// Whether a response is from an upstream that is an MCP server. Its HTTP status and headers are unknown.
+/// Whether a response is from an upstream that is an MCP server. The HTTP status and the headers of such a
+/// response are placeholders.
 pub(crate) fn is_from_mcp_server(response: &UpstreamResponse) -> bool {
     response.media_type().is_some_and(|found| found == MCP_MEDIA_TYPE)
 }
@@ -69,16 +70,16 @@ pub(crate) struct McpResult {
     pub(crate) kind: ResultKind,
 }
 
-/// Replaces the texts that are the server's value by one block with the value of the rule, if the rule
-/// returns another one: the texts would show clients what the rule has removed. Some servers return a list as
-/// `result`, and write one text for each item.
+/// Replaces the text blocks that contain the server's value with one block for the rule's value, if the two
+/// values differ: the text blocks would show clients what the rule has removed. Some servers return a list as
+/// `result`, and one text block for each item.
 pub(crate) fn with_value_of_rule(
     content: Vec<Content>,
     of_server: &JsonText,
     of_rule: &JsonText,
     view: &ResponseView<'_>,
 ) -> Vec<Content> {
-    // The comparison of the texts is quick; most results are unchanged.
+    // Compare the strings first, which is cheaper than parsing: most results are unchanged.
     if of_server.as_str() == of_rule.as_str() {
         return content;
     }
@@ -221,8 +222,8 @@ fn check_base64(kind: &str, data: &str) -> Result<(), ReadError> {
     })
 }
 
-/// Parses one content block, which is not changed. A text block without `text` is skipped, because the call
-/// has been executed and the other blocks are valid.
+/// Parses one content block. Blocks of known types are unchanged. A text block without `text` is skipped,
+/// because the call has been executed and the other blocks are valid.
 fn parse_block(message: &JsonText, block: &RawValue) -> Result<Option<Content>, ReadError> {
     let BlockMembers { kind, text } = read(block.get())?;
     let foreign = |text, link| -> Result<_, ReadError> {

@@ -118,11 +118,11 @@ impl Extract {
         })
     }
 
-    /// Extracts from a response.
+    /// Extracts the value from a response.
     ///
     /// # Errors
     ///
-    /// A sentence with the name of the extractor, and the expected and the found form.
+    /// A message with the name of the extractor, and the expected and the found form.
     pub(crate) fn extract(&self, view: &ResponseView<'_>) -> Result<Extracted, ReadError> {
         let parts = match self {
             Self::One(extractor) => {
@@ -186,7 +186,7 @@ impl ExtractPart {
         let view = inner.as_ref().unwrap_or(view);
         match &self.extractor.kind {
             ExtractorKind::Header(_) => true,
-            // A match may have a capture of the wrong type, and there may be too many matches.
+            // The error may also be about a match: a capture of the wrong type, or too many matches.
             ExtractorKind::Regex(regex) | ExtractorKind::Grok(regex) => {
                 view.text().is_ok_and(|text| !regex.matches(text))
             }
@@ -219,7 +219,7 @@ impl Extractor {
         Some(if self.kind.value_count() == ValueCount::Many { list_of(record) } else { record })
     }
 
-    /// Names of the extractor and its sources, for error texts.
+    /// Names of the extractor and its sources, for error messages.
     pub(crate) fn display_name(&self) -> String {
         match &self.source {
             Some(source) => format!("{} of {}", self.kind.name(), source.display_name()),
@@ -227,11 +227,11 @@ impl Extractor {
         }
     }
 
-    /// Extracts from a response.
+    /// Extracts the value from a response.
     ///
     /// # Errors
     ///
-    /// A sentence with the expected and the found form.
+    /// A message with the expected and the found form.
     pub(crate) fn extract(&self, view: &ResponseView<'_>) -> Result<Extracted, ReadError> {
         if let Some(extracted) = self.extract_used_keys(view) {
             return Ok(extracted);
@@ -241,7 +241,7 @@ impl Extractor {
     }
 
     /// Extracts with `pairs`, but skips the keys that no field uses. `None` if the extractor is not `pairs`,
-    /// if the rule needs all keys, or on errors, because an error text lists all keys.
+    /// if the rule needs all keys, or on errors, because an error message lists all keys.
     ///
     /// A status page has many keys, and a route uses few of them. Without this function, a call with 2 KB of
     /// text takes twice the instructions.
@@ -327,7 +327,7 @@ pub(crate) trait FormatParser {
     ///
     /// # Errors
     ///
-    /// A sentence with the expected and the found form.
+    /// A message with the expected and the found form.
     fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, ReadError>;
 }
 
@@ -458,7 +458,7 @@ impl Extracted {
     ///
     /// # Errors
     ///
-    /// A sentence, if there is no value, or if it consists of too many values.
+    /// A message, if there is no value, or if it consists of too many values.
     pub(crate) fn to_value(&self, view: &ResponseView<'_>) -> Result<Value, ReadError> {
         match self {
             Self::Raw(json) => view.tree_of(json),
@@ -471,7 +471,7 @@ impl Extracted {
         }
     }
 
-    /// Converts the result to a tree without a copy.
+    /// Like [`Self::to_value`], but does not copy a value that is a tree already.
     ///
     /// # Errors
     ///
@@ -524,7 +524,7 @@ impl Typing {
     ///
     /// # Errors
     ///
-    /// A sentence with the missing path and the found names.
+    /// A message with the missing path and the found names.
     fn check_names(&self, found: &Map<String, Value>) -> Result<(), ReadError> {
         match self {
             Self::Untyped | Self::Value { from: None, .. } => Ok(()),
@@ -537,7 +537,7 @@ impl Typing {
     ///
     /// # Errors
     ///
-    /// A sentence with the position, and the expected and the found form.
+    /// A message with the position, and the expected and the found form.
     fn apply(&self, found: Value) -> Result<Value, ReadError> {
         match self {
             Self::Untyped => Ok(found),

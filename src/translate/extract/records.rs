@@ -48,7 +48,7 @@ pub(super) fn not_empty<T: Setting>(value: &Cursor<'_>) -> Checked<T> {
     }
 }
 
-/// Reads one string or a list of strings, and rejects empty ones.
+/// Reads one string or a list of strings. Rejects an empty list and empty strings.
 pub(super) fn texts(value: &Cursor<'_>) -> Checked<Vec<String>> {
     match value.node.one_or_more() {
         [] => not_empty(value),
@@ -58,17 +58,17 @@ pub(super) fn texts(value: &Cursor<'_>) -> Checked<Vec<String>> {
     }
 }
 
-/// Block of lines.
+/// One or more consecutive lines of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LineBlock<'t> {
     /// Number of the block's first line in the response, from 1.
     pub(super) line: usize,
-    /// Text of all lines of the block.
+    /// Text of the lines.
     pub(super) text: &'t str,
 }
 
 impl<'t> LineBlock<'t> {
-    /// Lines of the block that end with `end`, or with CR and `end`, without their line ends.
+    /// Splits the block into lines at `end`, which is removed together with a CR before it.
     pub(super) fn split(self, end: u8) -> impl Iterator<Item = Self> {
         let mut rest = self.text;
         (self.line..).map_while(move |line| {
@@ -83,7 +83,7 @@ impl<'t> LineBlock<'t> {
         })
     }
 
-    /// Line number of a byte of the block.
+    /// Returns the line number in the response of the byte at offset `at` of the block.
     pub(super) fn line_of(self, at: usize) -> usize {
         self.line + self.text[..at].matches('\n').count()
     }
@@ -94,7 +94,7 @@ impl<'t> LineBlock<'t> {
     }
 }
 
-/// Lines of a text, without their line ends: LF or CR LF, or CR in a text without LF.
+/// Splits a text into lines at LF or CR LF, or at CR if the text has no LF.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = LineBlock<'_>> {
     let end = if memchr(b'\n', text.as_bytes()).is_some() { b'\n' } else { b'\r' };
     LineBlock { line: 1, text }.split(end)
@@ -132,7 +132,7 @@ impl Records {
     fn blocks_of_lines<'t>(&'t self, text: &'t str) -> impl Iterator<Item = LineBlock<'t>> {
         let mut lines = text.split_inclusive('\n').enumerate();
         let mut position = 0;
-        // Line number and position of the current block.
+        // Line number and byte offset of the start of the current block.
         let mut open: Option<(usize, usize)> = None;
         std::iter::from_fn(move || {
             for (index, whole) in lines.by_ref() {
@@ -180,7 +180,8 @@ pub(super) fn with_plain_line_ends(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Length of a quoted text up to the closing quote, which is the first one that no backslash escapes.
+/// Returns the byte offset of the closing quote in `text`, which begins after the opening quote. `None` if
+/// the quote is not closed. A backslash escapes the next character.
 pub(super) fn quoted_length(text: &str) -> Option<usize> {
     let mut is_escaped = false;
     text.bytes().position(|byte| {
@@ -190,8 +191,8 @@ pub(super) fn quoted_length(text: &str) -> Option<usize> {
     })
 }
 
-/// Resolves the escapes `\\`, `\"`, and those in `more`, pairs of a letter and its meaning. Other escapes are
-/// unchanged.
+/// Replaces the escapes `\\` and `\"`, and the escapes in `more`: pairs of a letter and its replacement.
+/// Other escapes are unchanged.
 pub(super) fn unescaped(text: &str, more: &[(char, char)]) -> String {
     let mut plain = String::new();
     let mut rest = text;
@@ -206,7 +207,8 @@ pub(super) fn unescaped(text: &str, more: &[(char, char)]) -> String {
     plain + rest
 }
 
-/// Collects at most [`RECORD_LIMIT`] records; more are an error. `what` names the records in the plural.
+/// Collects at most [`RECORD_LIMIT`] records; more are an error. `what` is the plural noun for them in the
+/// error.
 pub(super) fn gather(
     found: impl Iterator<Item = Result<Value, ReadError>>,
     what: &str,
@@ -239,8 +241,9 @@ const TABLE_LIMIT_BYTES: usize = if cfg!(test) { 32 << 20 } else { 256 << 20 };
 /// Memory that every table may use, in bytes, even with a short response.
 const SHORT_TABLE_LIMIT_BYTES: usize = 16 << 20;
 
-/// Memory that a table may use per byte of its response, in bytes; a cell of 2 bytes needs that much. Without
-/// this limit, short padded rows or long names would use a thousand times the length of the response.
+/// Memory that a table may use per byte of its response, in bytes: enough for cells of 2 bytes, delimiter
+/// included, with names of up to 100 bytes. Without this limit, short padded rows or long names would use a
+/// thousand times the length of the response.
 const TABLE_BYTES_PER_BYTE: usize = 128;
 
 /// Memory of a cell without its text and its name, in bytes; measured with cells of a few bytes.
@@ -266,7 +269,7 @@ pub(super) fn column_members(declared: Option<&[String]>) -> MemberNames<'_> {
     }
 }
 
-/// Reads column names, which are unique and not empty.
+/// Reads a list of column names. Rejects an empty list, and empty or duplicate names.
 pub(super) fn read_columns(value: &Cursor<'_>) -> Checked<Option<Vec<String>>> {
     let names = Vec::<String>::read(value)?;
     if names.is_empty() {
@@ -291,14 +294,13 @@ const MAX_SHOWN: usize = 80;
 pub(super) struct TableBuilder {
     /// Line number of the header in the response; `None` if the rule declares the names.
     header_line: Option<usize>,
-    /// Whether the header resembles prose: a space after each separator, and several words between two
-    /// separators.
+    /// Whether the header resembles prose: a name after the first begins with a space, and has several words.
     pub(super) is_prose: bool,
     /// Whether the first line is certainly a header: the rule configures its beginning, the table is
-    /// optional, or there is a horizontal rule below the line.
+    /// optional, or a horizontal rule follows the line.
     pub(super) is_certain: bool,
     names: Vec<String>,
-    /// Whether rows may have one surplus empty cell: every line ends in a separator.
+    /// Whether rows may have one surplus empty cell, because the header ends in a separator.
     spare: bool,
     ragged_rows: RaggedRows,
     rows: Vec<Value>,
@@ -343,8 +345,8 @@ impl TableBuilder {
         Ok(Self { header_line: Some(header_line), spare, ..Self::with_names(names, ragged_rows, text) })
     }
 
-    /// Begins a table with the names configured in the rule, which were checked when it was loaded. `text` is
-    /// the whole response.
+    /// Begins a table with the configured names, which were checked when the configuration was loaded. `text`
+    /// is the whole response.
     pub(super) fn with_names(names: Vec<String>, ragged_rows: RaggedRows, text: &str) -> Self {
         let allowed = text.len().saturating_mul(TABLE_BYTES_PER_BYTE).saturating_add(SHORT_TABLE_LIMIT_BYTES);
         Self { names, ragged_rows, limit_bytes: allowed.min(TABLE_LIMIT_BYTES), ..Self::default() }

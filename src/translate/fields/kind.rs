@@ -14,14 +14,15 @@ use crate::translate::read_error::ReadError;
 
 /// Type of a field, with its title and description.
 ///
-/// Converts any text to a value that satisfies [`FieldType::schema`], or to an error.
+/// Converts an extracted value to one that satisfies [`FieldType::schema`], or returns an error.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldType {
     /// Type of one value.
     pub kind: FieldKind,
     /// One value or a list.
     pub count: Multiplicity,
-    /// Words that mean null, regardless of ASCII case. Without any, null is an error.
+    /// Strings and numbers that mean null, regardless of ASCII case. If empty, null is an error, except for
+    /// [`FieldKind::Any`].
     pub nulls: Vec<String>,
     /// Title, for people.
     pub title: Option<String>,
@@ -43,15 +44,15 @@ pub enum Multiplicity {
 pub enum FieldKind {
     /// Any value, unchanged.
     Any,
-    /// Boolean, by the configured words; `true` and `false` by default.
+    /// Boolean, from the configured strings; `true` and `false` by default.
     Boolean(Box<Enumeration>),
-    /// Date.
+    /// Date in the format `YYYY-MM-DD`.
     Date(TimeOptions),
-    /// Timestamp.
+    /// Timestamp in the format of RFC 3339.
     DateTime(TimeOptions),
     /// Duration, as a number of seconds or milliseconds.
     Duration(DurationForm),
-    /// Integer.
+    /// Integer; `5.0` is one, as in JSON Schema.
     Integer(NumberForm),
     /// Any JSON number; also accepts `.5` and `+5`, which old servers write.
     Number(NumberForm),
@@ -59,9 +60,9 @@ pub enum FieldKind {
     Object(Option<Fields>),
     /// Size, as a number of bytes.
     Size(SizeForm),
-    /// String, unchanged.
+    /// String, unchanged. A JSON number becomes a string.
     String,
-    /// Enumeration.
+    /// Enumeration: each allowed string has a value.
     Values(Box<Enumeration>),
 }
 
@@ -75,7 +76,7 @@ impl FieldType {
     /// JSON Schema of the converted value.
     pub fn schema(&self) -> Map<String, Value> {
         let mut schema = object(self.kind.name_and_schema().1);
-        // The field's own description replaces that of its type, which is the unit of a number.
+        // A configured description replaces the description of the type, which names the unit of a number.
         if self.description.is_some() {
             schema.shift_remove("description");
         }
@@ -90,8 +91,8 @@ impl FieldType {
         schema
     }
 
-    /// Whether a value counts as missing: null, or an empty string for types other than strings. Words in
-    /// `null_values` are not missing, nor is an empty string in `values`.
+    /// Whether a value counts as missing: null, or a blank string if the type is neither `string` nor `any`.
+    /// A value in `null_values` is not missing, nor is a blank string if `values` contains an empty one.
     pub(super) fn is_missing(&self, value: &Value) -> bool {
         if self.is_null(value) {
             return false;
@@ -111,7 +112,7 @@ impl FieldType {
     ///
     /// # Errors
     ///
-    /// A sentence with the expected and the found form.
+    /// A sentence with the expected form and the found value.
     pub(crate) fn apply(&self, value: &Value) -> Result<Value, ReadError> {
         match (self.count, value) {
             (Multiplicity::One, value) => self.apply_to_one(value),
@@ -157,7 +158,7 @@ pub(in crate::translate) fn object_of(
     schema
 }
 
-/// Converts a JSON object to a schema.
+/// Returns the members of a JSON object.
 fn object(schema: Value) -> Map<String, Value> {
     if let Value::Object(members) = schema { members } else { Map::new() }
 }
@@ -205,7 +206,7 @@ impl FieldKind {
         })
     }
 
-    /// Expected value, for error texts, and JSON Schema.
+    /// Name of the expected value, for error messages, and its JSON Schema.
     fn name_and_schema(&self) -> (String, Value) {
         let (name, schema) = match self {
             Self::Any => ("a value", json!({})),
@@ -231,19 +232,19 @@ impl FieldKind {
     }
 }
 
-/// Enumeration: the allowed words and their values.
+/// Enumeration: the allowed strings and their values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Enumeration {
-    /// Words and their values: strings, numbers, `true`, `false` or null.
+    /// Allowed strings. The value of each is a string, a number, `true`, `false` or null.
     pub words: Vec<(String, Value)>,
-    /// Value of all other words; `None` if another word is an error.
+    /// Value of all other strings; `None` if another string is an error.
     pub rest: Option<Value>,
-    /// Whether the words match regardless of ASCII case.
+    /// Whether the strings match regardless of ASCII case.
     pub ignore_case: bool,
 }
 
 impl Enumeration {
-    /// Creates the enumeration of a boolean from the words for true and the words for false.
+    /// Creates the enumeration of a boolean from the strings for true and for false. It ignores case.
     pub fn from_booleans(yes: &[String], no: &[String]) -> Self {
         let pairs = yes.iter().map(|word| (word, true)).chain(no.iter().map(|word| (word, false)));
         let words = pairs.map(|(word, flag)| (word.clone(), flag.into())).collect();
@@ -267,7 +268,7 @@ impl Enumeration {
     }
 }
 
-/// Returns the first items without repetitions, in order.
+/// Returns the first `most` distinct items, in order.
 pub(in crate::translate) fn distinct<T: PartialEq>(items: impl Iterator<Item = T>, most: usize) -> Vec<T> {
     let mut distinct = Vec::new();
     for item in items {
@@ -294,7 +295,7 @@ impl Setting for Enumeration {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         const REST: &str = "*";
-        /// Escaped form of the word `*`.
+        /// Escaped form of the string `*`.
         const STAR: &str = r"\*";
         const HELP: &str = "write `values: { OK: up, CRIT: down }`, or `values: [up, down]`";
         let entries = value.node.as_map().unwrap_or_default();

@@ -5,7 +5,7 @@
 //!
 //! - [`Fields`] lists the fields of an object.
 //! - A [`Field`] has a [`FieldPath`] to its value, and a [`FieldType`].
-//! - A [`FieldKind`] is the type of one value. Types with a format, such as dates, have a file each.
+//! - A [`FieldKind`] is the type of one value. `number` and `time` contain the types with a format.
 //! - `settings` reads fields from the configuration.
 
 mod kind;
@@ -30,12 +30,12 @@ use super::read_error::ReadError;
 use crate::model::{admit_null, cut_characters};
 use crate::settings::suggest::quoted_list;
 
-/// Maximum length of a quoted value in an error text, in characters.
+/// Maximum length of a quoted value in an error message, in characters.
 const MAX_SHOWN: usize = 60;
 
 /// Fields of an extracted object, in order.
 ///
-/// The result has exactly these fields. Other members are dropped, unless `others` has a type for them.
+/// The result has only these fields. Other members are dropped, unless `others` has a type for them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fields {
     /// Named fields, in order.
@@ -115,7 +115,7 @@ impl Fields {
     ///
     /// # Errors
     ///
-    /// A sentence with the field, and the expected and the found form.
+    /// A sentence with the field, the expected form and the found value.
     pub(crate) fn apply(&self, found: &Value) -> Result<Value, ReadError> {
         each_record(found, |found| match found {
             Value::Object(found) => self.apply_to_one(found).map(Value::Object),
@@ -162,7 +162,7 @@ impl Fields {
                 (None, OnMissing::Error) => return Err(missing(field, found)),
             }
         }
-        // Add members that no field uses, under their own names. Null members are dropped.
+        // Add members that no field uses, under their own names. Missing values are dropped.
         if let Some(others) = &self.others {
             let used_keys: Vec<&str> = self.list.iter().map(|field| field.from.key_in(found)).collect();
             let is_taken =
@@ -199,7 +199,7 @@ fn missing(field: &Field, found: &Map<String, Value>) -> ReadError {
     ReadError::new(format!("{expected}, found {found}"), expected)
 }
 
-/// Key of the text of an XML element with attributes or children.
+/// Key for the text of an XML element that has attributes or children.
 pub(crate) const TEXT_KEY: &str = "#text";
 
 /// Path into nested values: `disk.0.size`.

@@ -105,7 +105,7 @@ pub(super) fn without_groups(whole: &str, separator: char) -> Option<String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
 #[section(default)]
 pub struct SizeForm {
-    /// Unit of a number without a unit.
+    /// Unit of a number without a unit, in bytes.
     #[key(skip = 1)]
     pub unit_bytes: i128,
     /// Bytes in a `K` or `kB`, 1000 or 1024, for `size`.
@@ -143,7 +143,7 @@ pub(super) fn size_unit(name: &str, kilo_base: Option<u64>) -> Option<i128> {
 }
 
 impl SizeForm {
-    /// Expected form, for error texts.
+    /// Expected form, for error messages.
     pub(super) const EXPECTED: &str = "a size such as `512`, `512K`, `10MB` or `1.5 GiB`";
 
     /// Parses sizes such as `1.5 GiB`, `512K`, `1,024 kB`, `10MB`, `7`, `1.5e+09`. The result is rounded to
@@ -176,7 +176,7 @@ impl SizeForm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
 #[section(default)]
 pub struct DurationForm {
-    /// Unit of a number without a unit.
+    /// Unit of a number without a unit, in nanoseconds.
     #[key(skip = SECOND)]
     pub unit_nanos: i128,
     /// Unit of the result, for `duration`.
@@ -310,7 +310,8 @@ const EXPECTED: &str = "a duration such as `90`, `5m30s`, `3 days, 4:05`, `1:02:
 const SHORT_CLOCK: &str =
     "an unambiguous duration (with two numbers, it needs `clock_format: h:mm` or `clock_format: m:ss`)";
 
-/// Parses `P1DT2H3M4.5S`, `P2W` or `1min`. Years and months are rejected, because their lengths vary.
+/// Parses `P1DT2H3M4.5S`, `P2W` or `1min` to nanoseconds. Years and months are rejected, because their
+/// lengths vary.
 fn span(text: &str) -> Option<i128> {
     let duration = text.parse::<Span>().ok()?.to_duration(SpanRelativeTo::days_are_24_hours());
     duration.ok().map(|duration| duration.as_nanos())

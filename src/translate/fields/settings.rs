@@ -238,7 +238,7 @@ impl Setting for FieldSetting {
     }
 }
 
-/// Warns about words of `values` that are also in `null_values`, which makes them null.
+/// Warns about strings of `values` that are also in `null_values`, which makes them null.
 fn warn_of_null_words(value: &Cursor<'_>, values: &Enumeration, nulls: &[String]) {
     let is_null = |word: &str| nulls.iter().any(|null| null.eq_ignore_ascii_case(word));
     let place = value.node.entry("values").map_or(value.key_span, |entry| entry.key.span);

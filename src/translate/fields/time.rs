@@ -1,4 +1,4 @@
-//! Parser of dates and timestamps, to RFC 3339.
+//! Parser of dates and timestamps. The results are formatted as in RFC 3339.
 
 use jiff::{
     Timestamp,
@@ -36,12 +36,12 @@ pub enum TimeFormat {
     Standard,
     /// `strftime` directives.
     Directives(String),
-    /// A number of units since 1970, with or without a fraction: the name of the unit for error texts, and
+    /// A number of units since 1970, with or without a fraction: the name of the unit for error messages, and
     /// its length in nanoseconds.
     Unix(&'static str, i128),
 }
 
-/// Units of time since 1970: name of the format, name of the unit for error texts, and its length in
+/// Units of time since 1970: name of the format, name of the unit for error messages, and its length in
 /// nanoseconds.
 const UNIX_UNITS: [(&str, &str, i128); 4] = [
     ("unix", "seconds", SECOND),
@@ -73,7 +73,7 @@ impl TimeFormat {
     ///
     /// # Errors
     ///
-    /// A sentence with the mistake.
+    /// A sentence, if the format is invalid, lacks the date, or lacks the hour although `wants_time` is set.
     pub fn directives(text: &str, wants_time: bool) -> Result<Self, String> {
         let zone = TimeZone::fixed(Offset::constant(1));
         let read = read_back(text, zone).map_err(|error| error.to_string())?;
@@ -97,7 +97,7 @@ impl TimeFormat {
         })
     }
 
-    /// Description of the format for error texts, after the expected type.
+    /// Description of the format for error messages, after the expected type.
     fn name(&self) -> String {
         match self {
             Self::Standard => "such as `2026-11-21T09:30:00Z`".to_owned(),
@@ -113,7 +113,7 @@ fn read_back(directives: &str, zone: TimeZone) -> Result<strtime::BrokenDownTime
     strtime::parse(directives, strtime::format(directives, &sample)?)
 }
 
-/// Expected types, for error texts.
+/// Expected types, for error messages.
 const A_DATE_TIME: &str = "a date and time";
 const A_DATE: &str = "a date";
 
@@ -127,7 +127,7 @@ impl TimeOptions {
         let found = self.find(text.trim(), A_DATE_TIME)?;
         let date = found.date();
         let time = found.time().map(|time| date.to_datetime(time));
-        // A zone in the text, as in `2026-11-21T09:30[Europe/Oslo]` (RFC 9557), precedes `timezone`.
+        // A zone in the text, as in `2026-11-21T09:30[Europe/Oslo]` (RFC 9557), overrides `timezone`.
         let offset = found.to_numeric_offset();
         let own_zone = match offset {
             Some(_) => None,
@@ -149,7 +149,7 @@ impl TimeOptions {
                         "a time that exists in its `timezone` (a clock change skips this one)".to_owned()
                     );
                 }
-                // A local time that occurs twice, as at the end of daylight saving time, is the first one.
+                // A local time that occurs twice (end of daylight saving time) means its first occurrence.
                 let zoned = zoned_time.earlier().map_err(|_| self.expected(A_DATE_TIME))?;
                 (zoned.timestamp(), zoned.offset())
             }
@@ -166,7 +166,8 @@ impl TimeOptions {
         self.with_four_digits(written)
     }
 
-    /// Parses a date. The calendar day is that of the upstream, not that in UTC.
+    /// Parses a date. The result is the calendar day in the text, not in UTC; for a Unix time, the day in
+    /// `timezone`.
     ///
     /// # Errors
     ///
@@ -188,7 +189,7 @@ impl TimeOptions {
         format!("{what} {}", names.join(", or "))
     }
 
-    /// Parses a date, with a time and an offset if present. `what` is the expected type, for error texts.
+    /// Parses a date, with a time and an offset if present. `what` is the expected type, for error messages.
     fn find<'t>(&self, text: &'t str, what: &str) -> Result<Pieces<'t>, String> {
         // `%Y` parses `26` as the year 26, but no server means that.
         let is_short = |found: &Pieces<'_>| {

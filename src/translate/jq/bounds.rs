@@ -17,12 +17,12 @@ use jaq_json::{Error, Num, Rc, Val};
 
 use crate::translate::work_budget::{STOPPED, WorkBudget};
 
-/// Maximum work of one run, in steps. A step is one output of a generator, a term with several.
+/// Maximum work of one run, in steps. A step is one output of a generator, a term that may have several.
 pub const JQ_WORK_LIMIT: u64 = 20_000_000;
 /// Number of steps charged for a round of a loop (`range`, `recurse`, `until`, …).
 pub const JQ_ROUND_STEPS: u64 = 20;
 /// Number of steps charged for a round of `reduce` and `foreach`. A round may nest the value one level
-/// deeper, which costs stack when the value is dropped.
+/// deeper, and dropping a deep value needs much stack.
 pub const JQ_FOLD_STEPS: u64 = 80;
 /// Maximum memory of one run, in bytes: strings, lists and objects that the run stores, even temporarily, and
 /// copies of existing ones.
@@ -81,7 +81,7 @@ pub(super) struct RunBudget {
     pub(super) bytes_left: Cell<u64>,
     /// Number of loop rounds so far. Every [`ROUNDS_PER_DEPTH_CHECK`] rounds, the nesting depth is checked.
     rounds: Cell<u64>,
-    /// Number of rounds on the stack, at most [`NESTED_LIMIT`].
+    /// Number of nested rounds on the stack, at most [`NESTED_LIMIT`].
     nested: Cell<usize>,
     /// Error message for the first limit that was exceeded. The run ends then, and its output is not used.
     pub(super) exhausted: OnceCell<String>,
@@ -118,18 +118,19 @@ impl RunBudget {
         ))
     }
 
-    /// Charges steps before the work is done.
+    /// Charges steps to the run before the work is done, and a quarter of them to the work budget of the
+    /// call.
     pub(super) fn charge_steps(&self, steps: u64) -> Result<(), Error> {
         self.charge_run_and_call(steps, steps.div_ceil(4))
     }
 
-    /// Charges `steps` to the run, and `call_steps` to the work budget of the call. Reading a whole long
-    /// response takes time, but would be too many steps.
+    /// Charges `steps` to the run, and `call_steps` to the work budget of the call. They differ for a search
+    /// in a long response, which takes time but would be too many steps of the run.
     pub(super) fn charge_run_and_call(&self, steps: u64, call_steps: u64) -> Result<(), Error> {
         if self.stop.as_ref().is_some_and(|stop| !stop.spend(call_steps)) {
             return Err(self.exhaust(STOPPED.to_owned()));
         }
-        // Once the run is over, no steps are left.
+        // After the first exceeded limit, no steps are left.
         let over = || {
             self.exhaust(format!("takes more than {EFFECTIVE_WORK_LIMIT} steps, the work limit of a filter"))
         };

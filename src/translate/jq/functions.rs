@@ -50,7 +50,7 @@ const SOUGHT: &str = "!sought";
 const RANGE: &str = "def range($from; $to; $by): \
      def rec: if ($by > 0 and . < $to) or ($by < 0 and . > $to) then ., (. + $by | rec) else {}[] end; $from | rec;";
 
-/// Replacement of the library's `error`: `raise_empty` returns nothing, and keeps the message for clients.
+/// Replacement of the library's `error`: `raise_empty` raises the error, and records its value for clients.
 const RAISE: &str =
     "def error: raise_empty as $x | .; def error(message): (message | raise_empty) as $x | .;";
 
@@ -98,7 +98,7 @@ fn wrappers() -> impl Iterator<Item = Def<&'static str>> {
     })
 }
 
-/// Parses definitions written in jq.
+/// Parses jq definitions.
 fn parsed(definitions: &'static str) -> Vec<Def<&'static str>> {
     jaq_core::load::parse(definitions, |parser| parser.defs()).expect("the definitions are fixed and tested")
 }
@@ -117,7 +117,7 @@ macro_rules! counting {
     }};
 }
 
-/// Native function that returns the values of its argument, with a single value known to be the last.
+/// Native function for [`ONE`]. In an update, it also limits the nesting of rounds.
 fn as_one() -> Native<EngineTypes> {
     let native = Native::<EngineTypes>::new(|mut cv| {
         let (filter, context) = cv.0.pop_fun();
@@ -263,7 +263,7 @@ fn seek(budget: &RunBudget, value: &Val, sought: &Val) -> Result<(), Error> {
 }
 
 fn from_json(budget: &RunBudget, value: Val) -> Result<Val, Error> {
-    /// Memory that is charged per byte of a JSON text, in bytes: that of `[1,1]`. Empty strings take more.
+    /// Memory that is charged per byte of JSON, in bytes: as much as `[1,1]` needs. Empty strings need more.
     const BYTES_PER_TEXT_BYTE: u64 = 8;
     let Val::TStr(text) = &value else { return Err(Error::typ(value, "string")) };
     budget.charge_steps(text.len() as u64 / 8)?;
@@ -285,7 +285,7 @@ fn check_numbers(json: &str) -> Result<(), NumberOutOfBounds> {
 
 /// Size limits of a compiled pattern, in bytes, each with the relative cost of a search.
 const SIZES: [(usize, u64); 3] = [(8 << 10, 1), (64 << 10, 8), (256 << 10, 32)];
-/// Memory of the object of one group of a match.
+/// Memory of the object for one capture group of a match, in bytes.
 const GROUP_BYTES: u64 = 400;
 
 /// Parts of the text that a search returns.

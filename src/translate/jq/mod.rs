@@ -48,11 +48,11 @@ struct Compiled {
     used_variables: [bool; VARIABLES.len()],
     /// Captures that the filter may use, in the order of the variables that it was compiled with.
     captures: Box<[String]>,
-    /// Assignment operator, such as `=`, if the value of the filter is that of an assignment.
+    /// Assignment operator, such as `=`, if the filter returns the result of an assignment.
     assignment: Option<String>,
 }
 
-/// Reason why a filter does not compile, or returned no value.
+/// Reason why a filter does not compile, or returned no valid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct JqError {
@@ -108,8 +108,8 @@ const UNKNOWN_NAMES_SHOWN: usize = 10;
 /// Maximum number of steps of a condition that is evaluated before a request is sent; a step takes about 0.1
 /// µs.
 const PRE_REQUEST_STEP_LIMIT: u64 = 100_000;
-/// Stack size of compiler threads, equal to that of the threads that run filters. Unused stack takes only
-/// address space.
+/// Stack size of compiler threads, in bytes, the same as for the threads that run filters. Unused stack takes
+/// only address space.
 const COMPILER_STACK_BYTES: usize = 128 << 20;
 /// Name of the definition that contains the configured filter. If the filter contains it, `_` is appended.
 const MAIN: &str = "configured_filter";
@@ -141,7 +141,8 @@ pub fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
 }
 
 impl Jq {
-    /// Compiles a filter with `captures` as variables. A capture that a run does not have is null.
+    /// Compiles a filter with `captures` as variables. In a run without a value for a capture, the capture is
+    /// null.
     ///
     /// # Errors
     ///
@@ -162,7 +163,7 @@ impl Jq {
         let assignment = rewrite::assignment(&body);
         rewrite::rewrite(&mut body)?;
         let (mut definitions, functions) = functions::used_by(&mut body);
-        // Under a name that it contains, the filter could call itself.
+        // If the filter contained the name of its own definition, it could call itself.
         let mut main = MAIN.to_owned();
         while source.contains(&main) {
             main.push('_');
@@ -192,8 +193,8 @@ impl Jq {
         &self.0.source
     }
 
-    /// Assignment operator, such as `=` in `.ok = false`, if the value of the filter is that of an
-    /// assignment. As a condition, such a filter is always true.
+    /// Assignment operator, such as `=` in `.ok = false`, if the filter returns the result of an assignment.
+    /// As a condition, such a filter is always true.
     pub(in crate::translate) fn assignment(&self) -> Option<&str> {
         self.0.assignment.as_deref()
     }
@@ -248,7 +249,7 @@ impl Jq {
     /// Evaluates the condition before there is a response; `.` and `$args` are the arguments. A filter that
     /// fails counts as true, so that the input request that depends on it is sent.
     pub fn is_true_before_request(&self, args: &Value, input_responses: &Value) -> bool {
-        // Such conditions run on threads that also serve other calls.
+        // Such conditions run on threads that also serve other calls, so their work is limited.
         let stop = &WorkBudget::with_steps(PRE_REQUEST_STEP_LIMIT);
         let (headers, max_values, stop) = (&Value::Null, TranslationLimits::default().values, Some(stop));
         let names = JqVariables {

@@ -41,8 +41,8 @@ pub(super) fn rewrite(term: &mut Term<&str>) -> Result<(), JqError> {
     }
 }
 
-/// Assignment operator, if the value of a term is that of an assignment, or depends on one in an `and` or
-/// `or`.
+/// Assignment operator, if a term returns the result of an assignment, or has an assignment as an operand of
+/// `and` or `or`.
 pub(super) fn assignment(term: &Term<&str>) -> Option<String> {
     let Term::BinOp(left, operator, right) = term else { return None };
     match operator {

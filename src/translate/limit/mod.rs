@@ -193,7 +193,7 @@ impl Limit {
         Ok((content, cut))
     }
 
-    /// Path of the list to truncate in a value: the configured path, or that of the longest list.
+    /// Path of the list to truncate in a value: the configured path, or the path of the longest list.
     fn list_in(&self, value: &Value, wrapped: bool) -> Option<Vec<String>> {
         match &self.path {
             // For clients, a wrapped value is under `result`, so the configured path may begin with `result`.
@@ -218,7 +218,7 @@ fn read_note(value: &Cursor<'_>) -> Checked<Option<Template>> {
     })
 }
 
-/// Description of the omitted part.
+/// Numbers of shown and of all rows or lines of a truncated result, and the arguments for the next part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::translate) struct OmittedPart {
     pub(super) unit: &'static str,
@@ -316,7 +316,7 @@ struct ListRows {
 }
 
 impl ListRows {
-    /// Takes the rows out of a value. There are none if the value at `path` is neither a list nor a string.
+    /// Takes the rows out of a value. Empty if the value at `path` is neither a list nor a string.
     fn take(value: &mut Value, path: &[String]) -> Self {
         match at_mut(value, path).map(Value::take) {
             Some(Value::Array(items)) => Self { items, is_text: false },

@@ -165,8 +165,7 @@ pub(super) fn check_depth(source: &str) -> Result<(), TemplateError> {
     Ok(())
 }
 
-/// Maximum length of the output of all filters and operators of one rendering together, in bytes, without
-/// their input.
+/// Maximum number of bytes that all filters and operators of one rendering together add to their input.
 pub(super) const OUTPUT_LIMIT_BYTES: usize = 64 << 20;
 
 /// Replaces those filters of the engine that write long output from short input by bounded ones.

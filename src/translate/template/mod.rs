@@ -203,7 +203,7 @@ fn engine_with(source: &str, context: OutputContext) -> Result<Environment<'stat
     let mut engine = COMMON.clone();
     engine.set_formatter(move |out, state, value| write_value(context, out, state, value));
     if context == OutputContext::Xml {
-        // The setting marks the output of a block or a filter as escaped.
+        // With this setting, the engine marks the output of a block or a filter as escaped.
         engine.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
     }
     let added = instrumented(source).and_then(|source| engine.add_template_owned(NAME, source));

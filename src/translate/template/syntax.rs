@@ -33,7 +33,7 @@ pub(crate) struct UsedNames {
     /// Unknown filters and tests, and methods, which no value has: the kind (filter, test or method) and the
     /// name.
     pub(crate) unknown: Vec<(&'static str, String)>,
-    /// Variables that the template itself sets. If one is the item of a list, the path of the item.
+    /// Variables that the template itself sets, each with its path if it is an item of a list.
     local: Vec<(String, Option<String>)>,
 }
 
@@ -59,7 +59,7 @@ impl UsedNames {
             Stmt::ForLoop(each) => {
                 self.expression(&each.iter);
                 self.local.push(("loop".to_owned(), None));
-                // The items of arguments are of no interest: `args.list` is the argument.
+                // Items of arguments are not recorded: `args.list` is the argument.
                 let is_of_result = |path: &Vec<&str>| !["args", "input_responses"].contains(&path[0]);
                 let list = path_of(&each.iter).filter(is_of_result).and_then(|path| self.resolved(&path));
                 self.assign(&each.target, list.map(|list| format!("{list}.{ITEM}")));
@@ -305,7 +305,7 @@ impl Edits<'_> {
     }
 }
 
-/// Start of an expression. The span of a filter starts at its name, so the start is that of its value.
+/// Start of an expression. The span of a filter starts at its name, so the start of its value is used.
 fn start(expression: &Expr<'_>) -> usize {
     let inside = children(expression).into_iter().map(start).min();
     inside.unwrap_or(usize::MAX).min(expression.span().start_offset as usize)
@@ -383,8 +383,8 @@ fn path_of<'s>(expression: &Expr<'s>) -> Option<Vec<&'s str>> {
     Some(path)
 }
 
-/// Expressions of a statement in the order of evaluation, and the statements inside it. For a `do` statement,
-/// the expressions are those of its call.
+/// Expressions of a statement in the order of evaluation, and the statements inside it. Empty for a `do`
+/// statement, whose call the callers handle.
 fn parts<'e, 's>(statement: &'e Stmt<'s>) -> (Vec<&'e Expr<'s>>, Vec<&'e [Stmt<'s>]>) {
     match statement {
         Stmt::Template(template) => (Vec::new(), vec![&template.children]),

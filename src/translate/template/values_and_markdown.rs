@@ -135,8 +135,8 @@ const COLUMN_LIMIT: usize = 100;
 const TABLE_LIMIT_BYTES: usize = 16 << 20;
 
 /// Formats a list as a Markdown table. Objects become rows with `columns`, or with all columns in order of
-/// first occurrence; other values become the single column `value`. An object becomes a table of `key` and
-/// `value`. An empty list, an empty object or null becomes an empty text.
+/// first occurrence; any other item becomes a row with the column `value`. An object becomes a table of `key`
+/// and `value`. An empty list, an empty object or null becomes an empty string.
 ///
 /// # Errors
 ///

@@ -53,7 +53,7 @@ impl Address {
         &self.authority
     }
 
-    /// Value of `Host`.
+    /// Value of the `Host` header.
     pub(super) fn host_header(&self) -> HeaderValue {
         HeaderValue::from_str(self.authority.as_str())
             .expect("an authority has visible ASCII characters only")
@@ -124,7 +124,8 @@ impl Address {
         self.uri(PathBase::UpstreamUrl, path_and_query)
     }
 
-    /// URI of a path. For [`PathBase::UrlItself`], the URI of the base path: the path is ignored.
+    /// URI of a path below `under`. For [`PathBase::UrlItself`], the path is ignored, and the URI is the
+    /// configured URL.
     ///
     /// # Errors
     ///

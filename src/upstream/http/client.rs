@@ -36,11 +36,12 @@ const RECONNECT_LIMIT: u32 = 3;
 /// `User-Agent` of requests, unless the route or the settings of the upstream set another value.
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("glossator/", env!("CARGO_PKG_VERSION")));
 
-/// Client of one HTTP server. Clones share its connections.
+/// HTTP client of one upstream. Clones share its connections.
 ///
-/// The client has only a connect timeout, and sends a request once, except when the server has closed a
-/// reused connection. Other timeouts and retries are in `policy`. Dropping the future of a response closes
-/// the connection, so the upstream learns that the response is no longer needed.
+/// The client has only a connect timeout. It sends a request again only if a reused connection was closed, an
+/// endpoint was not reached, or a credential was rejected. Other timeouts and retries are in `policy`.
+/// Dropping the future of a response closes the connection, so the upstream learns that the response is no
+/// longer needed.
 #[derive(Debug, Clone)]
 pub struct HttpUpstream {
     pub(super) settings: Arc<HttpSettings>,
@@ -90,7 +91,7 @@ impl HttpUpstream {
         settings.others.is_empty().then_some(&settings.address)
     }
 
-    /// Sends a request once and reads the response, for uses without policies, such as token requests.
+    /// Sends a request without the retries of `policy`, such as a token request, and reads the response.
     ///
     /// # Errors
     ///

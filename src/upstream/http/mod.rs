@@ -42,12 +42,12 @@ pub use response::remove_hop_by_hop;
 pub(super) use response::{IncomingResponse, discard_body};
 pub(super) use secret_scrubber::{EVERYTHING, REDACTED, pattern_of};
 
-/// Settings of one HTTP server.
+/// Settings of one HTTP upstream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HttpSettings {
     /// Name that routes use.
     pub name: UpstreamName,
-    /// Address.
+    /// First address of the service.
     pub address: Address,
     /// More addresses of the same service, with the same data. Either all addresses are `https://`, or none.
     pub others: Vec<Address>,
@@ -57,14 +57,13 @@ pub struct HttpSettings {
     pub tls: Option<ClientTls>,
     /// Timeout of DNS lookups, and of a connection to one address including the TLS handshake.
     pub connect_timeout: Duration,
-    /// Headers of every request of routes. They override the headers of the route. Secret values are marked
-    /// (`HeaderValue::set_sensitive`). They are not added to passthrough requests.
+    /// Headers of every request. They override the headers of the route. Secret values are marked
+    /// (`HeaderValue::set_sensitive`). Only `Host` is added to passthrough requests.
     pub headers: HeaderMap,
-    /// Parameters that are appended to the query of every request of routes. They are not added to
-    /// passthrough requests.
+    /// Parameters that are appended to the query of every request, except passthrough requests.
     pub query: Vec<QueryParameter>,
     /// Credential in `Authorization`. It overrides an `Authorization` of the route or in `headers`, and is
-    /// not added to passthrough requests either.
+    /// added neither to passthrough requests nor to health checks.
     pub auth: Option<AuthSettings>,
     /// Maximum number of redirects to follow, to the same origin only. 0 follows none.
     pub max_redirects: u8,
@@ -137,7 +136,7 @@ impl HttpSettings {
         }
     }
 
-    /// All addresses.
+    /// The first address, then the others.
     pub fn addresses(&self) -> impl Iterator<Item = &Address> {
         std::iter::once(&self.address).chain(&self.others)
     }

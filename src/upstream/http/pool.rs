@@ -30,7 +30,7 @@ use crate::tls::ClientTls;
 use crate::upstream::Failure;
 
 /// Time that an idle connection stays open. It is shorter than the keepalive timeouts of servers (5 s for
-/// Apache and Node), so that requests seldom meet a connection that is just being closed.
+/// Apache and Node), so that requests seldom use a connection that the server is closing.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Maximum time until a connection is ready again after the end of a response. With a server that responds
@@ -75,8 +75,8 @@ impl ConnectionPool {
         let protocols: &[&[u8]] = match settings.protocol {
             HttpVersion::Auto => &[b"h2", b"http/1.1"],
             HttpVersion::Http2 => &[b"h2"],
-            // Servers that support only HTTP/1.0 have no ALPN name for it.
             HttpVersion::Http1 => &[b"http/1.1"],
+            // Servers that support only HTTP/1.0 do not negotiate the protocol.
             HttpVersion::Http10 => &[],
         };
         Arc::new(Self {
@@ -146,7 +146,8 @@ impl ConnectionPool {
         }
     }
 
-    /// Takes the most recently used idle connection, so that surplus connections time out.
+    /// Returns the shared HTTP/2 connection, or else takes the most recently used idle connection, so that
+    /// surplus connections time out.
     fn take(&self) -> Option<HttpConnection> {
         let mut state = self.state.lock();
         if let Some(shared) = state.shared.as_mut().filter(|shared| !shared.sender.is_closed()) {
@@ -294,8 +295,8 @@ impl Drop for ResponseBody {
     }
 }
 
-/// URI with the authority of the header `Host`, if there is one: `:authority` must be equal to it (RFC 9113,
-/// section 8.3.1).
+/// URI with the value of `Host` as its authority, because `:authority` must equal `Host` (RFC 9113, section
+/// 8.3.1). `None` if they are equal already, or `Host` is missing.
 fn at_host(uri: &Uri, headers: &HeaderMap) -> Option<Uri> {
     let host = headers.get(header::HOST)?.as_bytes();
     if uri.authority().is_some_and(|authority| authority.as_str().as_bytes() == host) {

@@ -22,7 +22,7 @@ pub(in crate::upstream) struct IncomingResponse {
 }
 
 impl IncomingResponse {
-    /// Reads the whole body.
+    /// Reads the whole body, and redacts secrets in the response.
     pub(in crate::upstream) async fn read_whole(
         self,
         limit_bytes: usize,
@@ -74,8 +74,8 @@ pub(super) fn check_framing(version: Version, headers: &mut HeaderMap) -> Result
 /// its headers (RFC 9112, section 6.3), so bytes of the body may arrive later and be parsed as the next
 /// response.
 ///
-/// Status 304 is not meant: its `Content-Length` is that of the body that a 200 would have (RFC 9110, section
-/// 8.6).
+/// `false` for status 304: its `Content-Length` is the length of the body that a 200 response would have (RFC
+/// 9110, section 8.6).
 pub(super) fn announces_unread_body(status: StatusCode, headers: &HeaderMap) -> bool {
     let has_length = headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0");
     status == StatusCode::NO_CONTENT && (has_length || headers.contains_key(header::TRANSFER_ENCODING))
@@ -100,7 +100,7 @@ pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
     let named = values.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok());
     // Removing the length or the host would change the meaning of the message.
     let named = named.filter(|name: &HeaderName| *name != header::CONTENT_LENGTH && *name != header::HOST);
-    // Looking for the headers is faster than removing them all.
+    // One search for the present names is faster than a removal of every name in the list.
     let own = headers.keys().filter(|name| HOP_BY_HOP.contains(&name.as_str())).cloned();
     for name in named.chain(own).collect::<Vec<_>>() {
         headers.remove(name);

@@ -32,11 +32,12 @@ pub(in crate::upstream) struct SecretScrubber {
 impl SecretScrubber {
     /// Minimum length of a secret in bytes. Shorter strings occur in responses by chance.
     const SHORTEST: usize = 6;
-    /// Minimum length of a secret in responses that are not errors, where no data may be lost.
+    /// Minimum length of a secret in bytes in responses that are not errors, where no data may be lost.
     const SHORTEST_IN_DATA: usize = 16;
-    /// Minimum length of a secret whose beginning is enough in errors, which truncate quotations.
+    /// Minimum length in bytes of a secret whose beginning alone is redacted in errors, because errors
+    /// truncate quotations.
     const LONG: usize = 24;
-    /// Maximum length of the beginning that is searched.
+    /// Maximum length of the searched beginning in bytes.
     const MAX_BEGINNING: usize = 24;
 
     /// Creates a scrubber of texts that are certainly secrets.
@@ -71,7 +72,7 @@ impl SecretScrubber {
         self.in_errors.extend(other.in_errors);
     }
 
-    /// Redacts a response. Compressed bodies are not searched.
+    /// Redacts a response. A compressed body is not decompressed, so secrets in it remain.
     pub(in crate::upstream) fn scrub(&self, mut response: UpstreamResponse) -> UpstreamResponse {
         let wanted = if response.status.is_success() { &self.everywhere } else { &self.in_errors };
         for Hidden(secrets) in wanted {
@@ -107,7 +108,8 @@ fn secrets_of(settings: &HttpSettings) -> (Vec<String>, Vec<String>) {
     let headers = settings.headers.iter().filter(|(_, value)| value.is_sensitive());
     let headers = headers.map(|(name, value)| (name.to_string(), secrets_in(value)));
     let parameters = settings.query.iter().filter(|parameter| parameter.is_secret);
-    // Pages often contain their own URL. With its name, even a short value is found in them.
+    // Pages often contain their own URL. Together with the parameter's name, even a short value is long
+    // enough to be searched.
     let parameters = parameters.map(|QueryParameter { name, value, .. }| {
         (name.to_ascii_lowercase(), vec![value.0.clone(), format!("{name}={}", value.0)])
     });
@@ -214,7 +216,7 @@ fn base64_forms(secret: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// URL-encoded text with lower-case escapes: `%2f`.
+/// Converts the escapes in URL-encoded text to lower case: `%2f`.
 fn with_small_escapes(encoded: &str) -> String {
     let mut parts = encoded.split('%');
     let mut small = parts.next().unwrap_or_default().to_owned();

@@ -34,7 +34,7 @@ use crate::upstream::http::{EVERYTHING, REDACTED};
 use crate::upstream::program::{ProcessGroup, Program};
 use crate::upstream::{Failure, OnDrop, ProgressSender};
 
-/// Maximum length of a message from a child, in bytes. The response limits of routes are lower.
+/// Maximum length of a message from a child, in bytes. A higher response limit of a route has no effect.
 const MESSAGE_LIMIT_BYTES: usize = 64 << 20;
 /// Maximum length of a message that is not the response to a call, in bytes: a notification, a request, or
 /// the handshake.
@@ -149,7 +149,7 @@ impl ChildHandle {
         response
     }
 
-    /// Sends a message that has no response.
+    /// Sends a message, without waiting for a response.
     pub(super) async fn send(&self, message: Bytes) -> Result<(), Failure> {
         self.out.send(message).await.map_err(|_| exited())
     }
@@ -183,7 +183,7 @@ impl PendingCall {
     }
 }
 
-/// State of one child.
+/// Actor that owns one child, with the state of the child.
 struct Actor<R> {
     name: UpstreamName,
     changed: watch::Sender<()>,
@@ -201,7 +201,7 @@ struct Actor<R> {
     /// Time at which the child counts as hung, unless it writes output before.
     hung_at: Option<Instant>,
     non_messages: u32,
-    /// Channel of the request to stop the child, if there is one. Dropping it reports the child's exit.
+    /// Sender of the [`ChildCommand::Stop`], if one was received. Dropping it reports the child's exit.
     stopping: Option<oneshot::Sender<()>>,
     ended_at: Arc<OnceLock<Instant>>,
 }

@@ -66,7 +66,7 @@ struct Session {
     listener: OnceLock<AbortOnDropHandle<()>>,
 }
 
-/// Reason why there is no session.
+/// Reason why no session could be opened.
 #[derive(derive_more::From)]
 enum SessionFailure {
     /// The server rejects the session with an HTTP status.
@@ -191,7 +191,7 @@ impl HttpLink {
 
     /// Ends the session, so that the server releases its resources.
     pub(super) async fn close(&self) {
-        // A statement of its own releases the lock, so that other calls need not wait for the server.
+        // This statement releases the lock, so that other calls need not wait for the server.
         let session = self.session.lock().await.take();
         end(self.http.clone(), session).await;
     }
@@ -277,7 +277,7 @@ fn is_final(status: StatusCode) -> bool {
 // Messages to the server.
 
 impl HttpLink {
-    /// Sends a message that has no response, in the background.
+    /// Sends a notification, or the response to a request of the server, in the background.
     fn notify(&self, session: &Session, body: Bytes) {
         let http = self.http.clone();
         let post = post_request(Some(session), HeaderMap::new(), body, "notifications/cancelled", None);

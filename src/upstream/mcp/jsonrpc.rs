@@ -71,9 +71,9 @@ impl JsonRpcError {
     /// Unsupported revision (MCP 2026-07-28, `UnsupportedProtocolVersionError`).
     pub(super) const UNSUPPORTED_REVISION: i64 = -32022;
 
-    /// Whether the error means that the server has no tool of the called name, so that its list has changed.
-    /// MCP requires the code for invalid parameters, which servers also use for other errors, so the text of
-    /// the message decides.
+    /// Whether the error means that the server does not know the called tool, so its list has changed. MCP
+    /// requires the code for invalid parameters, which servers also use for other errors, so the message
+    /// decides.
     pub(super) fn is_of_unknown_tool(&self) -> bool {
         let says = |words: &str| self.message.to_ascii_lowercase().contains(words);
         self.code == Self::METHOD_NOT_FOUND
@@ -123,7 +123,8 @@ impl<'a> ServerMessage<'a> {
         self.method.is_none()
     }
 
-    /// Id of the request that the message responds to. `None` if the server could not read the id.
+    /// Id of the request that the message responds to. `None` for other messages, or if the server could not
+    /// read the id.
     pub(super) fn request_id(&self) -> Option<u64> {
         self.id.filter(|_| self.is_response()).and_then(own_id)
     }
@@ -222,12 +223,12 @@ pub(super) fn request(id: u64, method: &str, params: Map<String, Value>) -> Byte
     serialized(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
 }
 
-/// Notification to the server that it is initialized.
+/// Notification that the client is ready, which ends the initialization.
 pub(super) fn initialized() -> Bytes {
     serialized(&json!({ "jsonrpc": "2.0", "method": INITIALIZED }))
 }
 
-/// Method of the notification that the server is initialized.
+/// Method of the notification that ends the initialization.
 pub(super) const INITIALIZED: &str = "notifications/initialized";
 
 /// Notification that cancels a request.

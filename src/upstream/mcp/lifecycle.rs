@@ -17,7 +17,6 @@ const INITIALIZED: [&str; 5] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-
 /// Negotiated revision and capabilities.
 #[derive(Debug, Clone)]
 pub(super) struct NegotiatedSession {
-    /// Revision.
     pub(super) revision: &'static str,
     /// Capabilities of the server.
     pub(super) declared: ServerCapabilities,
@@ -26,9 +25,7 @@ pub(super) struct NegotiatedSession {
 /// Capabilities of a server, as far as glossator uses them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ServerCapabilities {
-    /// Prompts.
     pub(super) prompts: bool,
-    /// Resources.
     pub(super) resources: bool,
     /// Completions for arguments of prompts and resource templates.
     pub(super) completions: bool,

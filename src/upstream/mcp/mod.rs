@@ -51,7 +51,8 @@ pub use self::supervisor::ProgramState;
 /// Client of one MCP server. Clones share the session, or the child process.
 ///
 /// It sends a tool call (or `prompts/get`, …) and returns the JSON-RPC response as an [`UpstreamResponse`] of
-/// type [`MCP_MEDIA_TYPE`]. Dropping the future sends `notifications/cancelled`.
+/// type [`MCP_MEDIA_TYPE`]. Dropping the future cancels the request: by `notifications/cancelled`, or in
+/// revision 2026-07-28 over HTTP by closing the stream.
 #[derive(Debug, Clone)]
 pub struct McpUpstream {
     link: Link,
@@ -109,7 +110,7 @@ impl<'a> McpRequest<'a> {
     }
 }
 
-/// Error text for a response body without a JSON-RPC response.
+/// Error message for a response body without a JSON-RPC response.
 const NO_RESPONSE: &str = "its response body has no JSON-RPC response to the request";
 
 /// List of a server, each entry as JSON.
@@ -154,7 +155,7 @@ impl McpUpstream {
     const PAGE_LIMIT_BYTES: usize = 8 << 20;
     /// Timeout of one page once the server is initialized.
     const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
-    /// Timeout of initialization. A child process may have to be downloaded first, as by `npx`.
+    /// Timeout of initialization. A program may have to be downloaded first, as by `npx`.
     const START_TIMEOUT: Duration = Duration::from_secs(90);
 
     /// Creates the client, without connecting or starting a program.

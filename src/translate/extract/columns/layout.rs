@@ -113,7 +113,7 @@ impl HeaderLine {
                 && match boundaries[index] {
                     None => true,
                     Some(0) => apart[index] <= 0,
-                    // The wanted name may also be the first word of a longer one (`Mounted` for
+                    // The wanted name may also be the first word of a longer name (`Mounted` for
                     // `Mounted on`).
                     Some(1) => apart[index] == -count && count > 0,
                     Some(_) => false,
@@ -132,8 +132,8 @@ impl HeaderLine {
         Self { names, spans, filled, first_is_given: first.is_some(), by_words, fixed: false }
     }
 
-    /// The name that the header itself has for the first column, although `first_column` is set: a word at the
-    /// beginning of the line.
+    /// The name that the header itself has for the first column, although `first_column` is set: a word at
+    /// the beginning of the line.
     pub(super) fn first_named(&self) -> Option<&str> {
         let is_named =
             self.first_is_given && !self.by_words && self.spans.get(1).is_some_and(|span| span.start == 0);
@@ -144,7 +144,7 @@ impl HeaderLine {
     ///
     /// # Errors
     ///
-    /// A sentence that quotes the text.
+    /// A message that quotes the text.
     pub(super) fn check_first_column(&self, row: &[char]) -> Result<(), ReadError> {
         let is_free = self.first_is_given || self.fixed || self.by_words;
         let Some(first) = self.spans.first().filter(|_| !is_free) else { return Ok(()) };
@@ -161,7 +161,7 @@ impl HeaderLine {
     ///
     /// # Errors
     ///
-    /// A sentence, if the cells can't be separated: a cell runs into the next one, or words between two names
+    /// A message, if the cells can't be separated: a cell runs into the next one, or words between two names
     /// may belong to either column.
     pub(super) fn cells(&self, row: &[char]) -> Result<Vec<String>, ReadError> {
         const EXPECTED: &str = "expected cells below the words of the header, found";
@@ -201,8 +201,8 @@ impl HeaderLine {
         Ok(cut_at(row, &starts))
     }
 
-    /// Returns the last words before a cut if they are between two names and below neither. Their column is
-    /// unknown if one of the two columns is empty in this row and filled in most rows (`n/a`, left-aligned
+    /// Returns the last words before a cut if their column is unknown: they are between two names and below
+    /// neither, and one of the two columns is empty in this row but filled in most rows (`n/a`, left-aligned
     /// among numbers).
     fn ambiguous_word(&self, row: &[char], from: usize, cut: usize, left: usize) -> Option<String> {
         let part = row.get(from..cut.min(row.len()))?;
@@ -264,10 +264,10 @@ fn boundaries(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<O
 
 /// Whether every row has as many words as the header, so that the words are the cells.
 ///
-/// Equal numbers may be a coincidence, if names and cells have several words each. There are two signs of
-/// that in most rows. Either more words are below a name than the name has (`RESTARTS`: `1 (3d ago)`), or the
-/// row ends in two words one space apart, like words of one cell, and the last word is not below its name
-/// (`Mounted on`: `/my disk`).
+/// Equal numbers may be a coincidence, if names and cells have several words each. They count as one if most
+/// rows have either of two signs: more words are below a name than the name has (`RESTARTS`: `1 (3d ago)`),
+/// or the row ends in two words one space apart, like words of one cell, and the last word is not below its
+/// name (`Mounted on`: `/my disk`).
 fn words_are_cells<'t>(
     header: &[Range<usize>],
     rows: impl Iterator<Item = &'t str>,
@@ -306,8 +306,8 @@ fn words_are_cells<'t>(
     count > 0 && against * 2 <= count
 }
 
-/// Returns the word before a cut that is between two names, below neither, and one space before the next
-/// cell. The word belongs to a right-aligned cell of several words, or to a cell that extends past its name.
+/// Returns the word before a cut, if the word is between two names, below neither, and one space before the
+/// next cell. It belongs to a right-aligned cell of several words, or to a cell that extends past its name.
 fn word_between(row: &[char], from: usize, cut: usize, name: usize) -> Option<String> {
     if cut >= name || cut < from + 2 || !is_blank(row, cut - 1) || is_blank(row, cut - 2) {
         return None;
@@ -408,8 +408,8 @@ impl Frame {
 
     /// Splits a line into cells; `None` for a line without bars.
     ///
-    /// Splits at the bars of the frame, so that a cell may contain bars. If the line has its bars at other
-    /// positions, splits at those: in unaligned Markdown, and with characters that are two columns wide.
+    /// Splits at the bars of the frame, so that a cell may contain bars. A line with bars at other positions
+    /// is split at its own bars: in unaligned Markdown, and with characters that are two columns wide.
     pub(super) fn cells(&self, line: &str) -> Option<Vec<Cell>> {
         let row = expand_tabs(line);
         if !row.iter().any(|&c| is_bar(c)) {

@@ -174,8 +174,8 @@ impl Columns {
         Ok(table)
     }
 
-    /// Begins a table with the names in its header. A horizontal rule below the line makes it certainly a
-    /// header.
+    /// Begins a table with the names in its header. The line is certainly a header if a horizontal rule is
+    /// below it, or if `start_at` or `allow_empty` is configured.
     fn table_with_header(
         &self,
         header: LineBlock<'_>,
@@ -234,7 +234,8 @@ impl Columns {
             return Err(first_is_named(lines[at], name));
         }
         let mut rows = self.table_with_header(lines[at], header.names.clone(), lines, text)?;
-        // A long cell shifts the cells after it. If all but the last are one word, words can be counted.
+        // A long cell shifts the cells after it. If all cells but the last are single words in the other
+        // rows, the words of the row are counted instead.
         let all_words = LazyCell::new(|| {
             let mut aligned = body().filter_map(|line| header.cells(&expand_tabs(line.text)).ok()).peekable();
             // Without another row for comparison, a cell of several words can't be distinguished from a

@@ -35,16 +35,16 @@ impl From<Grok> for Regex {
     }
 }
 
-/// Named patterns available in a rule: its custom patterns, which take precedence, and those of the library.
+/// Custom patterns of a rule, as names and definitions. They take precedence over the library patterns.
 #[derive(Debug, Clone, Default)]
 pub struct GrokPatterns(pub Vec<(String, String)>);
 
-/// Reason why a text is not a valid grok pattern.
+/// Reason why a string is not a valid grok pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct GrokError {
     message: String,
-    /// Text of the mistake, in this pattern or in a pattern to which it refers.
+    /// Invalid part, of this pattern or of a pattern to which it refers.
     found: Option<String>,
     help: String,
 }
@@ -68,11 +68,11 @@ impl GrokPatterns {
     /// Maximum depth of nested references.
     const DEPTH_LIMIT: usize = 64;
 
-    /// Compiles a pattern in which `^` and `$` match at line ends.
+    /// Compiles a pattern in which `^` and `$` match at the start and end of each line.
     ///
     /// # Errors
     ///
-    /// [`GrokError`] with the mistake and the text in which it is.
+    /// [`GrokError`] with the mistake and the invalid part.
     pub fn compile(&self, written: &str) -> Result<CapturePattern, GrokError> {
         let mut expansion = PatternExpansion {
             patterns: self,
@@ -81,7 +81,8 @@ impl GrokPatterns {
             inside: Vec::new(),
         };
         expansion.expand(written)?;
-        // A named group in the configured text is a capture, too. Captures are in the order of the pattern.
+        // A named group in the configured pattern is a capture, too. Captures are in the order of the
+        // pattern.
         let pattern = Pattern::multi_line(&expansion.text).map_err(|error| {
             let message = format!("the expanded pattern is not a valid regular expression: {error}");
             let help = "use the syntax of the Rust `regex` crate, which has no look-around";
@@ -97,14 +98,14 @@ impl GrokPatterns {
         Ok(pattern)
     }
 
-    /// Names and texts of all patterns, beginning with those of the rule.
+    /// Names and definitions of all patterns, custom patterns first.
     fn all(&self) -> impl Iterator<Item = (&str, &str)> + Clone {
         let own = self.0.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         own.chain(LIBRARY.iter().copied())
     }
 }
 
-/// Pattern during its expansion.
+/// State of the expansion of a pattern.
 struct PatternExpansion<'p> {
     patterns: &'p GrokPatterns,
     text: String,
@@ -212,7 +213,7 @@ impl<'p> PatternExpansion<'p> {
     }
 }
 
-/// Names and texts of the library patterns.
+/// Names and definitions of the library patterns.
 static LIBRARY: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
     let lines = include_str!("library.patterns").lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split_once(' ')).collect()

@@ -21,11 +21,11 @@ const NODE_LIMIT: usize = 10 * RECORD_LIMIT;
 /// Number of bytes that are parsed between two checks of the tree.
 const PIECE_BYTES: usize = 4096;
 
-/// Parses a page. Every text is valid HTML.
+/// Parses a page. Every string is valid HTML.
 ///
 /// # Errors
 ///
-/// A sentence, if the page exceeds a limit.
+/// A message, if the page exceeds a limit.
 pub(super) fn parse(text: &str) -> Result<Html, ReadError> {
     // The parser compares each attribute of a tag with the others, so a very large number would take hours.
     check_attributes(text)?;
@@ -83,10 +83,10 @@ fn line_of(text: &str, offset: usize) -> String {
     format!("line {}", text[..offset].matches('\n').count() + 1)
 }
 
-/// Checks the number of attributes of each tag. Also counts those of text that only looks like a tag, inside
-/// scripts and comments.
+/// Checks the number of attributes of each tag. Also counts attributes in text that only looks like a tag,
+/// inside scripts and comments.
 ///
-/// Only the parser knows which `<a` begins a tag, so every candidate is followed as if it did. Candidates in
+/// Only the parser knows which `<a` begins a tag, so every candidate is treated as a tag. Candidates in
 /// the same tokenizer state are merged, with the largest number of attributes, so the scan is linear.
 fn check_attributes(text: &str) -> Result<(), ReadError> {
     let mut live = Candidates::default();
@@ -154,14 +154,14 @@ impl State {
 /// Remaining work on a page: visited elements and copied bytes. Selectors may read the same part repeatedly;
 /// the budget keeps the total work linear in the size of the page.
 pub(super) struct PageBudget {
-    /// Bytes that may still be copied; a visited element costs [`BYTES_PER_ELEMENT`].
+    /// Bytes that may still be copied. An element that a selector visits costs [`BYTES_PER_ELEMENT`].
     remaining_bytes: usize,
     /// Maximum depth and maximum number of siblings in the page.
     deepest: usize,
     widest: usize,
 }
 
-/// Cost of a visited element in the [`PageBudget`], in bytes.
+/// Cost of an element that a selector visits, in bytes of the [`PageBudget`].
 const BYTES_PER_ELEMENT: usize = 4;
 
 impl PageBudget {

@@ -134,8 +134,8 @@ const STOP_WORDS: [&str; 10] =
     ["code", "error", "http", "page", "report", "response", "status", "sorry", "the", "type"];
 
 /// Message of an error page: a line that begins with the status (`404 - No such project`), else the first
-/// heading and the first paragraph or line below it, else the title. Lines that only repeat the status or
-/// name the server software are skipped.
+/// heading and the first paragraph (or else the first line of several words below the heading), else the
+/// title. Lines that only repeat the status or name the server software are skipped.
 pub(in crate::translate) fn error_page_message(page: &str, status: StatusCode) -> Option<String> {
     let page = page::parse(page).ok()?;
     let mut work = PageBudget::for_page(&page, "");
@@ -180,7 +180,7 @@ fn is_program(line: &str) -> bool {
     })
 }
 
-/// Whether a text has a word other than the status and its reason.
+/// Whether a string has a word other than the status, its reason and the stop words.
 fn has_information(text: &str, status: StatusCode) -> bool {
     let reason = status.canonical_reason().unwrap_or_default();
     text.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty()).any(|word| {

@@ -84,7 +84,7 @@ pub fn matches_wildcard(patterns: &[String], name: &str) -> bool {
 /// Metadata of a metric, from `# TYPE` and `# HELP`.
 #[derive(Debug, Clone, Copy, Default)]
 struct Family<'t> {
-    /// Word of `# TYPE`: `counter`, `gauge` and others.
+    /// Type from `# TYPE`: `counter`, `gauge` and others.
     kind: Option<&'t str>,
     /// Text of `# HELP`, with escapes.
     help: Option<&'t str>,
@@ -378,7 +378,8 @@ impl<'t> Scanner<'t> {
         Ok(text)
     }
 
-    /// Consumes the value of a sample or an exemplar. Also returns its text if it is not a JSON number.
+    /// Consumes the value of a sample or an exemplar. Also returns `NaN`, `+Inf` or `-Inf` for such a value,
+    /// which is null in JSON.
     fn number(&mut self) -> Result<(Value, Option<&'static str>), ReadError> {
         let word = self.take_word();
         if let Some(value) = to_number(word.strip_suffix('.').unwrap_or(word)) {
@@ -426,5 +427,5 @@ impl<'t> Scanner<'t> {
     }
 }
 
-/// Escapes besides those of the quote and the backslash: the letter and its meaning.
+/// Escape sequences other than `\"` and `\\`, as pairs of the letter and the character it stands for.
 const ESCAPES: &[(char, char)] = &[('n', '\n')];

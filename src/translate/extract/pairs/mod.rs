@@ -254,7 +254,7 @@ fn without_leader(key: &str) -> &str {
     if key[bare.len()..].matches('.').count() > 1 && !bare.is_empty() { bare } else { key }
 }
 
-/// Returns the text inside the quotes if the whole value is one quoted text.
+/// Returns the string inside the quotes if the whole value is one quoted string.
 fn unquoted(value: &str) -> Option<String> {
     if let Some(inner) = value.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) {
         return (!inner.contains('\'')).then(|| inner.to_owned());
@@ -427,7 +427,7 @@ impl<'t> Builder<'_, 't> {
         })
     }
 
-    /// Closes every open line of the innermost section that is indented by at least `indent` columns.
+    /// Closes every open line in the innermost section whose indentation is at least `indent` columns.
     fn close(&mut self, indent: usize) {
         while let Some(last) = self.stack.last().filter(|line| line.indent.is_some_and(|own| own >= indent)) {
             if self.stack.len() == 1 && !self.wants(last.key) {

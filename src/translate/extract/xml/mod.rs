@@ -97,7 +97,7 @@ impl FormatParser for Xml {
 
 impl Xml {
     fn extract(&self, text: &str) -> Result<Value, ReadError> {
-        // Scripts print blank lines before the XML declaration, which must be at the beginning.
+        // Some scripts print blank lines before the XML declaration, which must be at the beginning.
         let document = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
         let lines_before = text[..text.len() - document.len()].matches('\n').count();
         if document.is_empty() {
@@ -223,7 +223,7 @@ fn position(document: &str, offset: usize, lines_before: usize) -> String {
     format!("line {line}, column {column}")
 }
 
-/// Converts an error of the parser, whose own error text may quote the document.
+/// Converts an error of the parser. Its own message may quote the document.
 fn parser_error(error: &Error, document: &str, lines_before: usize) -> ReadError {
     if matches!(error, Error::UnclosedRootNode | Error::UnexpectedEndOfStream) {
         return ReadError::from("expected the end tag of every element, found the end of the response")
@@ -250,7 +250,7 @@ const DEPTH_LIMIT: usize = 60;
 /// Maximum number of elements of one response.
 const ELEMENT_LIMIT: usize = 10 * RECORD_LIMIT;
 
-/// Maximum number of attributes of one element.
+/// Maximum number of attributes of one element: the parser compares all of them with each other.
 const ATTRIBUTE_LIMIT: usize = 250;
 
 /// Maximum number of namespace comparisons: for each element with declarations, the parser compares all
@@ -261,7 +261,7 @@ const NAMESPACE_WORK_LIMIT: usize = 50_000_000;
 /// attributes.
 const MARKUP_CHARACTER_LIMIT: usize = 4 * ELEMENT_LIMIT;
 
-/// Comments, CDATA sections, processing instructions, and tags. Unclosed markup extends to the end of the
+/// Matches a comment, CDATA section, processing instruction or tag. Unclosed markup extends to the end of the
 /// text.
 static MARKUP: LazyLock<Regex> = LazyLock::new(|| {
     fixed_regex(
@@ -270,10 +270,10 @@ static MARKUP: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// Quoted values of a tag.
+/// Matches a quoted value of a tag.
 static QUOTED: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r#""[^"]*"?|'[^']*'?"#));
 
-/// A document type declaration with its internal subset, after the markup that may precede it.
+/// Matches a document type declaration with its internal subset, after the markup that may precede it.
 static DTD: LazyLock<Regex> = LazyLock::new(|| {
     fixed_regex(
         r#"(?xs) \A (?:\s | <!--.*?--> | <\?.*?\?>)* (?<dtd> <!DOCTYPE\s (?:[^"'\[<>] | "[^"]*" | '[^']*')*
@@ -282,7 +282,7 @@ static DTD: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Replaces the document type declaration by white space: it may declare elements and attributes, and name an
-/// external file, which is never read. Positions in the text remain the same.
+/// external file, which is never read. Lines and columns remain the same.
 ///
 /// # Errors
 ///

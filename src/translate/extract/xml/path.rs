@@ -33,7 +33,7 @@ pub type Prefixes = BTreeMap<String, String>;
 struct Step {
     /// The step as configured, for messages.
     source: String,
-    /// Whether it is after `//`, and matches at any depth.
+    /// Whether the step follows `//`, and so matches at any depth.
     is_descendant: bool,
     /// `None` for `*`.
     name: Option<Name>,
@@ -57,7 +57,7 @@ enum Condition {
 /// Minimum number of matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MinMatches {
-    /// No match is valid, if all steps but the last one match.
+    /// Zero matches are valid, if all steps but the last one match.
     Nothing,
     /// At least one match is required.
     One,
@@ -69,15 +69,15 @@ const STEP_LIMIT: usize = 32;
 /// Maximum number of conditions of a path.
 const CONDITION_LIMIT: usize = 8;
 
-/// Name with its prefix. A name extends to white space or an ASCII character other than letters, digits, `-`,
-/// `.` and `_`. A Unicode class of letters would take long to compile.
+/// Regular expression of a name with an optional prefix. White space, and ASCII characters other than
+/// letters, digits, `-`, `.` and `_`, end a name. A Unicode class of letters would take long to compile.
 const NAME: &str = r"(?:(?<prefix>[^\s!-,/:-@\[-^`{-~]+):)?(?<name>[^\s!-,/:-@\[-^`{-~]+)";
 
-/// Step without its conditions.
+/// Regular expression of a step without its conditions.
 static STEP: LazyLock<Regex> =
     LazyLock::new(|| fixed_regex(&format!(r"^(?<slashes>/{{0,2}})(?:\*|(?<at>@)?{NAME})")));
 
-/// Condition of a step.
+/// Regular expression of a condition of a step.
 static CONDITION: LazyLock<Regex> = LazyLock::new(|| {
     let value = r#"'(?<single>[^']*)'|"(?<double>[^"]*)""#;
     fixed_regex(&format!(r"^\[(?:(?<position>[1-9][0-9]*)|(?<at>@)?{NAME}(?:=(?:{value}))?)\]"))
@@ -168,7 +168,7 @@ impl Step {
                 }
             }
         }
-        // After `//`, a context may be inside another one, whose children before and after it also match.
+        // After `//`, one context may be inside another, so matches are not always found in document order.
         found.sort_unstable_by_key(|element| element.id().get());
         found
     }

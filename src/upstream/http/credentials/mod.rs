@@ -131,7 +131,7 @@ fn read_bearer(value: &Cursor<'_>) -> Checked<Option<AuthSettings>> {
     Ok(Some(file.map_or(AuthSettings::Bearer(bearer), AuthSettings::BearerFile)))
 }
 
-/// Secret text.
+/// Secret string. `Debug` does not show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HiddenText(Hidden<Arc<str>>);
 
@@ -228,7 +228,7 @@ impl CredentialSource {
     }
 }
 
-/// Reason why there is no credential. For the log: clients learn only that no credential is available.
+/// Reason why no credential is available. For the log: clients do not learn the reason.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialError {
     /// The token file can't be read, or has no token. The text describes the problem without quoting the

@@ -66,7 +66,7 @@ pub(super) enum ClientAuthMethod {
 /// URL of a token endpoint, or of a JWKS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointUrl {
-    /// Server.
+    /// Address of the server, without a base path.
     pub address: Address,
     /// Path and query of requests.
     pub path_and_query: PathAndQuery,

@@ -24,10 +24,10 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 /// Maximum backoff after failed token requests to a server.
 pub(super) const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// A token is not sent in the last tenth of its lifetime, at most this long before its expiry, because the
-/// clocks of two servers differ.
+/// Time before the expiry of a token during which it is not sent, because the clocks of two servers differ;
+/// at most a tenth of its lifetime.
 const CLOCK_SKEW: Duration = Duration::from_secs(30);
-/// A token is renewed in the last quarter of its lifetime, at most this long before its expiry.
+/// Time before the expiry of a token at which it is renewed; at most a quarter of its lifetime.
 const RENEWED_BEFORE: Duration = Duration::from_secs(300);
 /// Minimum age at which a rejected token is replaced even though the upstream never accepted it: a new token
 /// may be accepted by then. A younger token is not replaced, because an upstream that rejects every token

@@ -105,7 +105,7 @@ pub(in crate::upstream::http) struct InFlightRequest {
     /// Endpoints that the call was sent to.
     pub(super) tried: AttemptedEndpoints,
     pub(super) deadline: Instant,
-    /// Whether there was no other endpoint to choose from.
+    /// Whether the upstream had no other endpoint.
     is_only: bool,
     is_recorded: bool,
 }

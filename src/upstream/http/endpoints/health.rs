@@ -61,7 +61,7 @@ impl Setting for PathAndQuery {
 }
 
 impl Endpoints {
-    /// Starts the health checks, if they are configured and there is a runtime.
+    /// Starts the health checks if they are configured. Outside a Tokio runtime, does nothing.
     pub(super) fn start_health_checks(self: Arc<Self>) {
         if let (Some(settings), Ok(runtime)) = (self.settings.health_check.clone(), Handle::try_current()) {
             let health_checks = runtime.spawn(check_all(Arc::downgrade(&self), settings));

@@ -70,12 +70,12 @@ impl Endpoints {
         endpoints
     }
 
-    /// Selects an endpoint for a request and counts the request there. Prefers endpoints that are not ejected
-    /// and not in `tried`.
+    /// Selects an endpoint for a request and counts the request there. Prefers endpoints that are neither
+    /// ejected nor unhealthy, and not in `tried`.
     ///
     /// # Errors
     ///
-    /// An error if no host name has an address.
+    /// [`Failure`] if no address is known, because no host name could be resolved.
     pub(super) async fn pick(
         self: &Arc<Self>,
         tried: &AttemptedEndpoints,
@@ -108,7 +108,7 @@ impl Endpoints {
         Some(InFlightRequest::new(endpoint, false, &failed.tried, failed.deadline, &failed.context))
     }
 
-    /// Current endpoints.
+    /// Snapshots of the current endpoints.
     pub(super) fn view(&self) -> Vec<AddressView> {
         let now = Instant::now();
         self.current.load().iter().map(|entry| entry.endpoint.view(now)).collect()
@@ -120,7 +120,7 @@ impl Endpoints {
 pub struct AddressView {
     /// Configured address, with the IP address if it has a host name.
     pub address: String,
-    /// State.
+    /// State, from outlier detection and health checks.
     #[serde(flatten)]
     pub state: EndpointState,
     /// Requests in flight.
@@ -128,7 +128,7 @@ pub struct AddressView {
 }
 
 /// Rank of an endpoint for a request; the lowest rank is the best. The first field that differs decides. Even
-/// if all endpoints are ejected, one of them is tried.
+/// if all endpoints are ejected or unhealthy, one of them is tried.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     is_ejected: bool,
@@ -137,8 +137,8 @@ struct Rank {
 }
 
 /// Selects an endpoint of the best rank. `None` if `fits` rejects that rank. Load balancing is "power of two
-/// choices": of two random endpoints, the one with fewer requests is selected. The load is nearly as even as
-/// with the least loaded endpoint, and simultaneous requests do not all choose the same endpoint.
+/// choices": of two random endpoints, the one with fewer requests in flight is selected. The load is nearly
+/// as even as with the least loaded endpoint, and simultaneous requests do not all choose the same endpoint.
 fn pick(
     endpoints: &[Entry],
     tried: &AttemptedEndpoints,

@@ -89,7 +89,7 @@ impl Endpoints {
         Err(Failure::Connect(io::Error::other(error).into()))
     }
 
-    /// Resolves every host name, unless another request has done so meanwhile.
+    /// Resolves every host name, unless another request has done so meanwhile, or a failed lookup is cached.
     async fn look_up(&self) {
         let Some(dns) = &self.dns else { return };
         let called_at = Instant::now();
