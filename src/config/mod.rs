@@ -227,8 +227,13 @@ fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     unread.into_iter().for_each(|problem| report.add(problem));
     let (trees, presets) = trees(&report);
     let loaded = compile::compile(&report, &sources.environment, &external, trees, presets.as_ref());
+    let referenced_files = report.referenced_files();
     let found = report.into_problems();
-    let Some(loaded) = loaded else { return Err(Problems::from_list(found)) };
+    let Some(loaded) = loaded else {
+        let mut problems = Problems::from_list(found);
+        problems.referenced_files = referenced_files;
+        return Err(problems);
+    };
     let importer = Importer::new(files, &loaded.upstreams);
     Ok(Loaded { warnings: found, importer, ..loaded })
 }

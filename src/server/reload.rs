@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 use super::App;
 use crate::admin::{ProcessControl, ReloadFailure, ReloadRequest};
 use crate::config::{self, Loaded, Sources};
-use crate::settings::Section;
+use crate::settings::{Problems, Section};
 
 /// Reloads the configuration of an application.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Reloader {
 }
 
 /// The files of the configuration, and the state in which they were read.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct ConfigFiles {
     sources: Arc<Sources>,
     /// Interval of checks for changed files; zero disables them.
@@ -80,21 +80,14 @@ impl Reloader {
     ///
     /// The reason for the failure.
     async fn try_reload(&mut self, app: &mut App) -> Result<(Loaded, Vec<String>), String> {
-        let (sources, referenced_files) =
-            (Arc::clone(&self.files.sources), Arc::clone(&self.files.referenced_files));
+        let files = self.files.clone();
         // Blocking, because it reads files and compiles patterns.
-        let read = tokio::task::spawn_blocking(move || {
-            // The fingerprint is taken before the files are read: a file that is written meanwhile then
-            // counts as changed.
-            let fingerprint = ConfigFingerprint::new(&sources, &referenced_files);
-            (fingerprint, config::load(&sources))
-        });
-        let Ok((fingerprint, loaded)) = read.await else {
+        let Ok((files, loaded)) = tokio::task::spawn_blocking(move || files.load()).await else {
             let error = "reading the configuration panicked";
             error!(error, "config reload failed");
             return Err(error.to_owned());
         };
-        self.files.fingerprint = fingerprint;
+        self.files = files;
         let loaded = loaded.map_err(|problems| {
             let count = problems.as_slice().iter().filter(|problem| problem.is_error()).count();
             let report = format!("\n{problems}");
@@ -117,11 +110,6 @@ impl Reloader {
         info!(routes, upstreams, "config reloaded");
         if !restart_pending.is_empty() {
             warn!(settings = restart_pending.join(", "), "changed settings take effect only after a restart");
-        }
-        let files = &mut self.files;
-        if *files.referenced_files != *loaded.referenced_files {
-            files.referenced_files = loaded.referenced_files.clone().into();
-            files.fingerprint = ConfigFingerprint::new(&files.sources, &files.referenced_files);
         }
         self.process.status.send_modify(|status| {
             status.generation += 1;
@@ -164,6 +152,26 @@ pub fn hangup_signals() -> io::Result<Signal> {
 }
 
 impl ConfigFiles {
+    /// Loads the configuration. Returns the files that it refers to, even if it is invalid: a missing one may
+    /// be the reason.
+    fn load(mut self) -> (Self, Result<Loaded, Problems>) {
+        loop {
+            // The fingerprint is taken before the files are read: a file that is written meanwhile then
+            // counts as changed.
+            self.fingerprint = ConfigFingerprint::new(&self.sources, &self.referenced_files);
+            let loaded = config::load(&self.sources);
+            let referenced_files = match &loaded {
+                Ok(loaded) => &loaded.referenced_files,
+                Err(problems) => &problems.referenced_files,
+            };
+            if *self.referenced_files == **referenced_files {
+                return (self, loaded);
+            }
+            // Files that the fingerprint does not contain have been read, so the configuration is loaded again.
+            self.referenced_files = referenced_files.clone().into();
+        }
+    }
+
     /// Waits until the files have changed since they were read, and then remained unchanged for one interval.
     /// So a file that is being written is read only when it is complete.
     async fn changed(&self) {

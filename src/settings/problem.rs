@@ -1,5 +1,7 @@
 //! Diagnostics of the configuration: location, message and suggested fix.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 
 use super::{
@@ -46,7 +48,13 @@ pub enum Severity {
 
 /// All problems of a configuration, in the order of the files. The list is never empty.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Problems(Vec<Problem>);
+#[serde(transparent)]
+pub struct Problems {
+    list: Vec<Problem>,
+    /// Files that the configuration refers to, such as files of secrets, whether or not they exist.
+    #[serde(skip)]
+    pub referenced_files: Vec<PathBuf>,
+}
 
 impl Problem {
     /// Creates a problem of a whole file, a variable or a flag.
@@ -107,17 +115,20 @@ impl Problems {
             let message = "the configuration was rejected without a message, which is a bug in glossator";
             list.push(Problem::without_span(Code::UnreadableFile, "configuration", message, None));
         }
-        Self(list)
+        Self { list, referenced_files: Vec::new() }
     }
 
     /// All problems, in the order of the files.
     pub fn as_slice(&self) -> &[Problem] {
-        &self.0
+        &self.list
     }
 
     /// Message of the first error.
     pub fn first_error(&self) -> &str {
-        self.0.iter().find(|problem| problem.is_error()).map_or("it is invalid", |problem| &problem.message)
+        self.list
+            .iter()
+            .find(|problem| problem.is_error())
+            .map_or("it is invalid", |problem| &problem.message)
     }
 }
 

@@ -559,3 +559,29 @@ async fn an_occupied_admin_port_is_an_error_only_if_configured() {
     let named = config::AdminSettings { is_listen_explicit: true, ..settings };
     assert!(server::AdminListener::open(&named, admin).await.is_err());
 }
+
+/// Kubernetes may mount a secret later than the configuration that refers to it.
+#[tokio::test]
+async fn a_missing_file_that_appears_is_read_after_a_failed_reload() {
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
+    let folder = std::env::temp_dir().join(format!("glossator-it-late-secret-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (file, secret) = (folder.join("config.yaml"), folder.join("secret"));
+    std::fs::write(&file, config_of(&upstream, &["a"], "")).unwrap();
+    let mut program = Program::start_from(&file, &["--listen", "127.0.0.1:0"]).await;
+    let mut client = program.connect().await;
+
+    let headers = format!(
+        "{{ url: 'http://{}', headers: {{ X-Key: 'file:{}' }} }}",
+        upstream.address,
+        secret.display()
+    );
+    let text = config_of(&upstream, &["a", "b"], "");
+    std::fs::write(&file, text.replace(&format!("'http://{}'", upstream.address), &headers)).unwrap();
+    program.wait_for_log("config reload failed", 1).await;
+    assert_eq!(tools(&mut client).await, 1);
+    std::fs::write(&secret, "s3cret-value-0001").unwrap();
+    program.wait_for_log("config reloaded", 1).await;
+    assert_eq!(tools(&mut client).await, 2);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
