@@ -114,6 +114,11 @@ impl TelemetrySettings {
             let help = "write `traces: parentbased_traceidratio`, or remove it";
             return Err(section.reject_at(Code::RequiresKey.at_span(entry.key.span), message, help));
         }
+        if let Some(entry) = section.entry("tls").filter(|_| self.is_plain()) {
+            let message = "`tls` has no effect: `endpoint` is not `https://`";
+            let help = "write an endpoint with `https://`, or remove `tls`";
+            return Err(section.reject_at(Code::TlsWithoutHttps.at_span(entry.key.span), message, help));
+        }
         let context = section.value.context;
         let variables = OtelVariables { context };
         self.trusted_cas = variables.trusted_cas();
@@ -138,6 +143,11 @@ impl TelemetrySettings {
             return Err(section.reject_at(Code::RequiresKey.at_span(entry.key.span), message, help));
         }
         Ok(self)
+    }
+
+    /// Whether the file has an endpoint without TLS.
+    fn is_plain(&self) -> bool {
+        self.endpoint.as_ref().is_some_and(|url| address_of(url).is_ok_and(|address| !address.is_tls()))
     }
 
     fn traces_export(&self, variables: &OtelVariables<'_>) -> Option<TracesExport> {

@@ -221,7 +221,10 @@ fn mcp_label(label: &'static str, value: &str) -> Attribute {
         ("api", "mcp") => Some(text("network.transport", "tcp")),
         ("api", "stdio") => Some(text("network.transport", "pipe")),
         ("api", _) => return None,
-        ("outcome", "success" | "task") => None,
+        ("outcome", "success") => None,
+        // Without an attribute, the calls of a tool with both outcomes would be two points with the same
+        // attributes, which OTLP does not allow.
+        ("outcome", "task") => Some(text("glossator.outcome", "task")),
         ("outcome", "error") => Some(text("error.type", "tool_error")),
         ("outcome", outcome) => Some(text("error.type", outcome)),
         (label, value) => Some(text(label, value)),
@@ -259,6 +262,7 @@ mod tests {
     fn a_call_outside_mcp_has_no_mcp_attributes() {
         assert_eq!(mcp_label("api", "rest"), None);
         assert_eq!(mcp_label("api", "stdio"), Some(Some(text("network.transport", "pipe"))));
+        assert_ne!(mcp_label("outcome", "task"), mcp_label("outcome", "success"));
         assert_eq!(mcp_label("outcome", "error"), Some(Some(text("error.type", "tool_error"))));
     }
 }
