@@ -2,7 +2,7 @@
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, header::Entry};
 use memchr::memmem;
 use serde::Deserialize;
 
@@ -216,7 +216,11 @@ fn read_headers(rest: &mut Bytes, line: &mut usize) -> Result<(StatusCode, Heade
         }
         // Old servers fold long headers (RFC 9112, section 5.2).
         let folded = text.starts_with(b" ") || text.starts_with(b"\t");
-        if folded && let Some(value) = last.as_ref().and_then(|name| headers.get_mut(name)) {
+        if folded
+            && let Some(name) = &last
+            && let Entry::Occupied(mut values) = headers.entry(name)
+            && let Some(value) = values.iter_mut().last()
+        {
             let joined = [value.as_bytes(), b" ", text.trim_ascii()].concat();
             if let Ok(joined) = HeaderValue::from_bytes(&joined) {
                 *value = joined;
@@ -412,6 +416,8 @@ mod tests {
         check(b"HTTP/1.0 204\n\n", 204, b"");
         let folded = check(b"HTTP/1.1 200 OK\r\nX-Long: a\r\n  b\r\nX-Name: J\xf6rg\r\n\r\n", 200, b"");
         assert_eq!(folded.headers["x-long"], "a b");
+        let twice = check(b"HTTP/1.1 200 OK\r\nX-A: a\r\nX-A: b\r\n c\r\n\r\n", 200, b"");
+        assert_eq!(twice.headers.get_all("x-a").iter().collect::<Vec<_>>(), ["a", "b c"]);
         assert_eq!(folded.headers["x-name"].as_bytes(), b"J\xf6rg");
     }
 

@@ -220,11 +220,13 @@ struct EventLog {
 }
 
 impl ResumableStream {
-    /// Adds a message, and drops the oldest messages beyond the limits.
+    /// Adds a message, and drops the oldest messages beyond the limits, but not the message itself.
     fn push_message(&self, message: &[u8]) {
         self.push(|id| response::as_event(Some(id), message));
         self.log.send_if_modified(|log| {
-            while log.events.len() > MESSAGES_LIMIT || log.bytes > MESSAGES_LIMIT_BYTES {
+            while log.events.len() > MESSAGES_LIMIT
+                || log.bytes > MESSAGES_LIMIT_BYTES && log.events.len() > 1
+            {
                 let Some(oldest) = log.events.pop_front() else { break };
                 log.bytes -= oldest.len();
                 log.first += 1;
@@ -344,6 +346,17 @@ mod tests {
         drop(response);
         sleep(Duration::from_secs(20)).await;
         assert!(resumables.streams.lock().is_empty(), "nobody came back");
+    }
+
+    #[tokio::test]
+    async fn a_message_over_the_limit_is_sent() {
+        let (sender, receiver) = MessageSender::new();
+        let pending = Box::pin(async move {
+            sender.notify("notifications/message", &serde_json::json!("x".repeat(MESSAGES_LIMIT_BYTES)));
+            None
+        });
+        let response = resumables(None).respond("s", Revision::R2025_11_25, None, receiver, pending);
+        assert!(text_of(response).await.len() > MESSAGES_LIMIT_BYTES);
     }
 
     #[tokio::test(start_paused = true)]

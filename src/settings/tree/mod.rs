@@ -245,7 +245,11 @@ pub(crate) struct TreeSize {
 impl TreeSize {
     pub(crate) fn from_node(node: &Node) -> Self {
         let keys = node.as_map().unwrap_or_default().iter().map(|entry| entry.key.text.len());
-        let own_bytes = node.as_text().map_or(0, str::len) + keys.clone().sum::<usize>();
+        let scalar_bytes = match &node.kind {
+            Kind::Number(text) | Kind::Text(text) => text.len(),
+            Kind::Null | Kind::Boolean(_) | Kind::List(_) | Kind::Map(_) => 0,
+        };
+        let own_bytes = scalar_bytes + keys.clone().sum::<usize>();
         let own = Self { nodes: 1 + keys.len(), text_bytes: own_bytes, depth: 1 };
         node.children().map(Self::from_node).fold(own, |sum, child| Self {
             nodes: sum.nodes + child.nodes,

@@ -92,6 +92,8 @@ fn hostile_files_are_rejected_in_time() {
         bomb.push_str(&format!("a{level}: &a{level} [{items}]\n"));
     }
     assert!(refusal(&bomb).contains("more than 200000 values"));
+    let digits = format!("a: &a {}\nb: [{}]\n", "1".repeat(1 << 20), ["*a"; 20].join(", "));
+    assert!(refusal(&digits).contains("more than 16MiB"), "{}", refusal(&digits));
     let mut deep = String::from("a0: &a0 x\n");
     for level in 1..40 {
         deep.push_str(&format!("a{level}: &a{level} {}*a{}{}\n", "[".repeat(60), level - 1, "]".repeat(60)));

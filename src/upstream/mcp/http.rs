@@ -414,9 +414,8 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
         };
         // The task holds neither link nor session while it waits: some servers send no headers before the
         // first notification, and the end of the session must end this task.
-        let opened = send(&http, request).await;
         let began = Instant::now();
-        match opened {
+        match send(&http, request).await {
             Ok(response) if is_event_stream(&response.head) => {
                 let mut stream = EventStream::new(response.body, MESSAGE_LIMIT_BYTES, BodyAccount::none());
                 while let Ok(Some(data)) = stream.next().await {
