@@ -92,7 +92,8 @@ fn read(
     mut tree: Node,
 ) -> Option<CompiledRoute> {
     let mut names = context.upstreams.names.to_vec();
-    // The placeholder is added only then: with a second upstream, a request would have to name its upstream.
+    // Only a draft without `request` gets the placeholder: with a second upstream, a request would have to
+    // name its upstream.
     if tree.get("request").is_none() {
         names.extend(PLACEHOLDER_UPSTREAM.parse::<UpstreamName>().ok().map(|name| (name, place)));
     }

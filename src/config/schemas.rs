@@ -195,8 +195,8 @@ fn document(report: &Report<'_>, name: &str, node: &Node) -> Option<Map<String, 
     (report.errors() == before).then_some(document)
 }
 
-/// Reports a keyword that clients do not support: a reference to another document, or a pattern that is not
-/// valid in ECMAScript.
+/// Reports a keyword that clients do not support: a reference to another document, or a pattern that
+/// ECMAScript rejects or reads differently.
 pub(super) fn report_unreadable_by_clients(report: &Report<'_>, Entry { key, value }: &Entry) {
     match (key.text.as_str(), value.as_text()) {
         ("patternProperties", _) => {

@@ -70,8 +70,8 @@ fn integer_text(number: &Number) -> Option<String> {
     Some((value as i64).to_string())
 }
 
-/// Encodes text as a header value. Printable ASCII without surrounding spaces is unchanged; other text is
-/// base64 between `=?base64?` and `?=`.
+/// Encodes text as a header value. Printable ASCII without surrounding spaces is unchanged. Other text is
+/// base64 between `=?base64?` and `?=`, and so are the empty string and text that begins with `=?base64?`.
 pub fn encode_header_text(text: &str) -> HeaderValue {
     let is_plain = !text.is_empty()
         && text.bytes().all(|byte| (0x20..0x7f).contains(&byte))

@@ -48,7 +48,7 @@ pub const NO_ENTRIES: &str =
 
 impl Recording {
     /// Parses a file of saved responses. It is a HAR file if it begins with `{"log":` and contains the member
-    /// names `entries` and `response`.
+    /// names `entries` and `response`, or if its `log.entries` is empty, which is an error.
     ///
     /// # Errors
     ///

@@ -133,8 +133,9 @@ impl<'a> AccessLog<'a> {
         self.recorded.matched_rule = Some(rule.map_or(MatchedRule::Default, MatchedRule::Rule));
     }
 
-    /// Counts a failure of the upstream, and logs it. A request that glossator did not send is not counted. A
-    /// rejection by one of its limits is only in the log line of the call.
+    /// Counts a failure of the upstream, and logs it. A request that glossator rejected, or for which it has
+    /// no credential, is not counted. A rejection by a limit of glossator is only in the log line of the
+    /// call.
     fn report_upstream_error(&self, error: &UpstreamError, took: Duration) {
         let properties = error.failure.properties();
         if properties.stage != FailureStage::Rejected {

@@ -19,7 +19,7 @@ pub(super) const UNREADABLE: &str =
 pub(super) const NOT_READY: &str = "Not ready: the service behind it has not started yet, or is \
                                     unavailable. No request was sent. Retry in a few seconds.";
 
-/// End of the messages about a temporary shortage, such as a concurrency limit.
+/// End of the messages about a state that ends soon, such as a reached concurrency limit.
 const RETRY_SOON: &str = "Retry in a few seconds.";
 
 /// Tool error that ends a call early, boxed because it is rare.

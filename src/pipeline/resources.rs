@@ -25,7 +25,7 @@ pub struct ReadResource {
 }
 
 /// Reason why a resource or a prompt can't be fetched. `Display` is the message for clients that read a
-/// resource. Clients that request a prompt receive only the string in the variant.
+/// resource. The message for clients that request a prompt is built from the string in the variant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
     /// No route has a resource with this URI.

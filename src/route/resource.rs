@@ -71,8 +71,8 @@ impl ResourceDefinition {
 /// URI of a resource, or a template of URIs: `report://daily/{date}`.
 ///
 /// Templates follow RFC 6570, level 1: `{name}` matches one or more characters, which clients percent-encode.
-/// Unencoded characters are accepted as well, except `/`, `?`, `#` and control characters. An encoded `/` is
-/// handled where the argument is used ([`PathTemplate`](super::PathTemplate)).
+/// Unencoded characters are accepted as well, except `/`, `?`, `#` and control characters. If these are
+/// encoded, they are handled where the argument is used ([`PathTemplate`](super::PathTemplate)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UriTemplate {
     text: String,
@@ -185,7 +185,8 @@ impl UriTemplate {
 }
 
 /// Decodes an argument in a URI; `None` if it is empty, contains an unencoded `/`, `?`, `#` or control
-/// character, or is not UTF-8. Other unencoded characters are accepted, because some clients send them.
+/// character or a `%` without two hexadecimal digits, or is not UTF-8. Other unencoded characters are
+/// accepted, because some clients send them.
 fn decoded(value: &str) -> Option<String> {
     let good = !value.is_empty() && !value.contains(['/', '?', '#']) && !value.contains(char::is_control);
     if !good || !is_percent_encoded(value) {

@@ -26,7 +26,8 @@ use super::sentinel::find_primary;
 use super::tests::memory::MemoryStore;
 use crate::tls::{ClientTls, Pem};
 
-/// Timeout for opening a connection, from the TCP handshake to the response to the test script.
+/// Timeout for opening a connection, from the DNS lookup to the response to the test script, without the
+/// search for the primary by Sentinels.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout for one Sentinel to name the primary, and for one node of a Cluster to accept a connection. It is
 /// short, because another Sentinel or node may respond sooner.

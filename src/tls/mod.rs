@@ -4,7 +4,7 @@
 //! - [`ServerTls`] accepts connections of clients, which may present a [`ClientCertificate`] (mTLS).
 //!
 //! Both are built when the configuration is loaded, so that errors in a file are reported then.
-//! Configurations with the same certificates and keys are equal (`==`), so that a reload keeps the
+//! Configurations with the same options, certificates and keys are equal (`==`), so that a reload keeps the
 //! connections.
 //!
 //! No other module names the TLS library.

@@ -35,9 +35,10 @@ pub use error::{Failure, FailureStage, RETRY_WHEN_BUSY, RateLimitScope, Upstream
 
 /// Client of one legacy server, of any kind. Clones share its connections.
 ///
-/// The client has only timeouts for connecting and for the start of an MCP server, and sends a request again
-/// only if the upstream has probably not processed it, as on a closed connection. Other timeouts and retries
-/// are in `policy`. Dropping the future of a call cancels the request.
+/// The client has timeouts only for single steps: connecting, a token request, the wait for memory, the start
+/// of an MCP server. It sends a request again only if the upstream has probably not processed it, as on a
+/// closed connection. Other timeouts and retries are in `policy`. Dropping the future of a call cancels the
+/// request.
 #[derive(Debug, Clone, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Upstream {

@@ -323,7 +323,8 @@ pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
     // If no line of values is below a line of names, the extractor `pairs` fits better.
     (1..first.len()).find(|line| aligned.is_below_names(*line))?;
     let (pattern, numbers) = aligned.pattern(|line, index, names| {
-        // Only numbers are captured: another word that varies, or that has digits, is not part of a report.
+        // Only numbers are captured. If another word varies or has digits, the text is not a report, and no
+        // pattern is proposed.
         let is_number = aligned.words(line, index).into_iter().all(is_number);
         let name = aligned.name(line, index).filter(|_| is_number);
         name.filter(|name| is_capture_name(name) && !names.contains(name))
@@ -426,8 +427,8 @@ pub(super) fn directory_listing(texts: &[&str]) -> Option<Candidate> {
 /// Maximum number of words of a line; a longer pattern would be hard to read.
 const MAX_LINE_WORDS: usize = 20;
 
-/// Proposes a pattern for lines with the same number of words, in which constant words name the values.
-/// Samples that are a single timestamp have a pattern of their own.
+/// Proposes a pattern for lines with the same number of words. Constant words name the values; other values
+/// are named by their position (`value2`). Samples that are a single timestamp have a pattern of their own.
 pub(super) fn repeated_lines(texts: &[&str]) -> Option<Candidate> {
     let all_lines = texts.iter().flat_map(|text| non_blank_lines(text)).take(10_000);
     let samples: Vec<SplitLines<'_>> =

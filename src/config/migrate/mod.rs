@@ -191,9 +191,9 @@ impl Migration<'_> {
         (walk.unknown_keys == 0 && walk.known_keys > 0).then_some(walk.known_keys)
     }
 
-    /// Migrates a part of a configuration. Its kind is the one in which all of its keys are known, with the
-    /// most keys. If several kinds remain and lead to different texts, the part is unchanged and gets a
-    /// remark.
+    /// Migrates a part of a configuration. Its kind is the one that declares all of its keys; of several, the
+    /// one that declares the most, counting nested keys. If several kinds still remain and lead to different
+    /// texts, the part is unchanged and gets a remark.
     fn fragment(&self, text: &str) -> Option<Migrated> {
         let (_, trees) = self.read(text).ok()?;
         let [tree] = trees.as_slice() else { return self.yaml(text).ok() };

@@ -2,8 +2,8 @@
 //!
 //! In legacy revisions (2025-11-25 and before), a client begins with `initialize`. Later requests have the
 //! revision in a header, or only the id of the session that negotiated it. Since 2026-07-28, each request
-//! declares its revision. One endpoint serves both kinds at once. Over HTTP, the revision does not depend on
-//! earlier requests: the session id contains it.
+//! declares its revision. One endpoint serves both kinds at once. Over HTTP, the revision of a session is not
+//! stored: the session id contains it.
 
 use std::str::FromStr;
 

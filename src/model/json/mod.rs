@@ -88,8 +88,8 @@ impl JsonText {
     ///
     /// # Errors
     ///
-    /// [`JsonError`] if the text is not one document, is nested too deep, has a lone surrogate, or contains a
-    /// key that `serde_json` reserves.
+    /// [`JsonError`] if the text is not one document, is nested too deep, has a lone surrogate, or contains,
+    /// in a key or a value, the quoted prefix of the keys that `serde_json` reserves.
     pub fn check_text(text: &ByteString) -> Result<Self, JsonError> {
         let bytes = text.as_bytes();
         let counts = validate(bytes).map_err(|flaw| {

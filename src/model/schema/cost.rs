@@ -29,7 +29,7 @@ pub(super) enum CostError {
 }
 
 impl CostError {
-    /// Prepends the index or name of an enclosing value to the pointer.
+    /// Prepends the index or name of an item or member, which is or contains the number, to the pointer.
     fn under(self, name: &str) -> Self {
         match self {
             Self::Number(pointer) => Self::Number(format!("/{}{pointer}", pointer_token(name))),

@@ -151,7 +151,8 @@ pub fn conditional_headers(response: &HeaderMap) -> HeaderMap {
     conditions.filter_map(|(condition, value)| Some((condition, value?))).collect()
 }
 
-/// Caching headers of a response: `Cache-Control` (RFC 9111, section 5.2.2), `Expires`, `Age`, `Vary`.
+/// Caching headers of a response: `Cache-Control` (RFC 9111, section 5.2.2), `Pragma`, `Expires`, `Age`,
+/// `Vary`, and whether there is a `Set-Cookie`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheControl {
     /// The response must not be stored: `no-store`.

@@ -42,8 +42,8 @@ pub struct AsyncOperationRule {
     pub cancelled: Option<Matcher>,
     /// Request for the result. Without it, the last status response is the result.
     pub result: Option<HttpTemplate>,
-    /// Request that cancels an operation, if its call times out, its client disconnects or its task is
-    /// cancelled.
+    /// Request that cancels an operation, if its call times out, a poll fails, its client disconnects or its
+    /// task is cancelled.
     pub cancel: Option<CancelRule>,
     /// Poll interval, if the upstream sends no `Retry-After`.
     pub poll_interval: Duration,

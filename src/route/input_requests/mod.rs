@@ -1,5 +1,6 @@
-//! Input requests (elicitation, sampling, roots): requests to the client, its model or a person, which are
-//! sent before the upstream request.
+//! Input requests (elicitation, sampling, roots): requests to the client, its model or a person. They are
+//! sent before the upstream request, except the sampling request of a rule, which follows the upstream
+//! response.
 //!
 //! - [`InputRequests`]: the rounds of [input requests](InputRequestTemplate) of a route or a prompt. Computes
 //!   the next step of a call.
@@ -28,7 +29,8 @@ pub struct InputRequests {
     /// Rounds in the order in which they are sent; the input requests of one round are sent together. Later
     /// rounds may depend on responses to earlier rounds.
     pub rounds: Vec<Vec<InputRequestTemplate>>,
-    /// Sampling request that a rule sends after the upstream response; `None` if no rule has one.
+    /// Whether the sampling request that a rule sends after the upstream response is required; `None` if no
+    /// rule has a sampling request.
     pub sampled: Option<SamplingNeed>,
     /// Maximum time to wait for a response.
     pub input_timeout: Duration,

@@ -149,7 +149,8 @@ impl CommandTemplate {
     ///
     /// It does if the template begins with `-`. Otherwise, all of this must hold:
     ///
-    /// - With every `-` of the arguments masked, the text is the same and still begins with `-`.
+    /// - With every `-` of the arguments masked, the text still begins with `-`, and differs only in the
+    ///   masks.
     /// - No empty argument has moved a `-` of the template to the front (`{{ args.a }}-{{ args.b }}`).
     /// - The option is in the template literally; or its beginning (the dashes and the next character) is,
     ///   directly before `{{`; or the beginning remains if all characters of the arguments are masked.

@@ -124,8 +124,8 @@ impl RunBudget {
         self.charge_run_and_call(steps, steps.div_ceil(4))
     }
 
-    /// Charges `steps` to the run, and `call_steps` to the work budget of the call. They differ for a search
-    /// in a long response, which takes time but would be too many steps of the run.
+    /// Charges `steps` to the run, and `call_steps` to the work budget of the call. They differ for work that
+    /// takes time but would be too many steps of the run: a search in a long text, the comparisons of a sort.
     pub(super) fn charge_run_and_call(&self, steps: u64, call_steps: u64) -> Result<(), Error> {
         if self.stop.as_ref().is_some_and(|stop| !stop.spend(call_steps)) {
             return Err(self.exhaust(STOPPED.to_owned()));

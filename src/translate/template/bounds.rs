@@ -165,7 +165,8 @@ pub(super) fn check_depth(source: &str) -> Result<(), TemplateError> {
     Ok(())
 }
 
-/// Maximum number of bytes that all filters and operators of one rendering together add to their input.
+/// Maximum number of bytes that all filters and operators of one rendering write together. For a filter that
+/// copies its input, such as `replace`, only the added bytes count.
 pub(super) const OUTPUT_LIMIT_BYTES: usize = 64 << 20;
 
 /// Replaces those filters of the engine that write long output from short input by bounded ones.

@@ -38,10 +38,10 @@ const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("glossator/", e
 
 /// HTTP client of one upstream. Clones share its connections.
 ///
-/// The client has only a connect timeout. It sends a request again only if a reused connection was closed, an
-/// endpoint was not reached, or a credential was rejected. Other timeouts and retries are in `policy`.
-/// Dropping the future of a response closes the connection, so the upstream learns that the response is no
-/// longer needed.
+/// The client has timeouts only for connecting, for token requests and for the wait for memory. It sends a
+/// request again only if a reused connection was closed, an endpoint was not reached, or a credential was
+/// rejected, and to follow a redirect. Other timeouts and retries are in `policy`. Dropping the future of a
+/// response closes the connection, so the upstream learns that the response is no longer needed.
 #[derive(Debug, Clone)]
 pub struct HttpUpstream {
     pub(super) settings: Arc<HttpSettings>,
