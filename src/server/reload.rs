@@ -167,7 +167,7 @@ impl ConfigFiles {
             if *self.referenced_files == **referenced_files {
                 return (self, loaded);
             }
-            // Files that the fingerprint does not contain have been read, so the configuration is loaded again.
+            // The fingerprint does not contain all files that were read, so they are read again.
             self.referenced_files = referenced_files.clone().into();
         }
     }

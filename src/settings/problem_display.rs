@@ -134,8 +134,8 @@ fn escape_with_width(character: char) -> (String, usize) {
 /// of the text after them.
 fn escaped(character: char) -> String {
     let is_escaped = character.is_control()
-        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-            | '\u{2028}' | '\u{2029}' | '\u{feff}');
+        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' | '\u{feff}');
     if is_escaped { character.escape_unicode().to_string() } else { character.to_string() }
 }
 
