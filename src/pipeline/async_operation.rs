@@ -105,7 +105,7 @@ impl Snapshot {
             return OperationState::Done(*forbidden);
         }
         let mut run = CallRun::new(self, route, call, None);
-        let (response, failed) = match run.poll(location).await {
+        let (response, failed_status) = match run.poll(location).await {
             Ok(PollOutcome::Running(RunningOperation { status, wait, .. })) => {
                 run.log.end_as_task();
                 return OperationState::Running { message: status.describe(), wait };
@@ -114,7 +114,7 @@ impl Snapshot {
                 run.log.end_as_task();
                 return OperationState::Cancelled;
             }
-            Ok(PollOutcome::Ended(response, failed)) => (response, failed),
+            Ok(PollOutcome::Ended(response, failed_status)) => (response, failed_status),
             Err(error) => {
                 run.log.end(error.result.outcome);
                 return match error.is_transient {
@@ -126,7 +126,7 @@ impl Snapshot {
                 };
             }
         };
-        let result = run.translate_last(response, failed).await;
+        let result = run.translate_last(response, failed_status).await;
         OperationState::Done(run.finish(result))
     }
 
@@ -144,8 +144,8 @@ impl Snapshot {
         let context = CallContext::new(call.request_id.clone(), call.span.clone());
         let arguments = std::mem::take(&mut call.arguments);
         let exchange = UpstreamExchange::new(route, context, arguments, &call);
-        if let Some(cancelled) = exchange.cancel(location) {
-            cancelled.await;
+        if let Some(cancellation) = exchange.cancel(location) {
+            cancellation.await;
         }
     }
 }
@@ -170,44 +170,46 @@ impl CallRun<'_> {
                 let (route, request_id) =
                     (&self.exchange.route.definition.name, self.exchange.context.request_id());
                 warn!(%route, request_id, "asynchronous operation not polled: its URL is on another server");
-                let text = operation_lost("its status is on another server, which is not polled");
-                return Err(failure(ErrorType::UnparseableResponse, text));
+                let message = operation_lost("its status is on another server, which is not polled");
+                return Err(failure(ErrorType::UnparseableResponse, message));
             }
             InitialResponse::Operation(running) => running,
         };
         self.progress.log_message(McpLogLevel::Debug, || "the service has started an operation".to_owned());
         let has_progress = rule_of(self.exchange.route).progress.is_some();
         let mut guard = CancelOnDrop { run: self, location: Some(running.location.clone()) };
-        for polls in 1..=AsyncOperationRule::MAX_POLLS {
+        for poll_count in 1..=AsyncOperationRule::MAX_POLLS {
             let deadline = guard.run.deadline.at;
             // Returns a task before the timeout rather than an error at the timeout.
             let is_short = running.location.is_short();
             let hand_over_at = hand_over_at.filter(|_| is_short).map(|at| at.min(deadline));
-            let next = Instant::now().checked_add(running.wait);
-            if hand_over_at.is_some_and(|at| next.is_none_or(|next| next > at)) {
+            let next_poll = Instant::now().checked_add(running.wait);
+            if hand_over_at.is_some_and(|at| next_poll.is_none_or(|next_poll| next_poll > at)) {
                 guard.location = None;
                 return Ok(PollOutcome::Running(running));
             }
-            let next = next.filter(|next| *next < deadline);
-            sleep_until(next.unwrap_or(deadline)).await;
-            if next.is_none() {
+            let next_poll = next_poll.filter(|next_poll| *next_poll < deadline);
+            sleep_until(next_poll.unwrap_or(deadline)).await;
+            if next_poll.is_none() {
                 return Err(guard.run.operation_not_done());
             }
             match guard.run.poll(&running.location).await {
-                Ok(PollOutcome::Running(now)) => {
-                    guard.run.progress.operation(&now.status, has_progress, polls);
-                    guard.location = Some(now.location.clone());
-                    running = now;
+                Ok(PollOutcome::Running(latest)) => {
+                    guard.run.progress.operation(&latest.status, has_progress, poll_count);
+                    guard.location = Some(latest.location.clone());
+                    running = latest;
                 }
-                Ok(step @ (PollOutcome::Ended(..) | PollOutcome::Cancelled)) => {
+                Ok(outcome @ (PollOutcome::Ended(..) | PollOutcome::Cancelled)) => {
                     guard.location = None;
-                    return Ok(step);
+                    return Ok(outcome);
                 }
                 // Only the status response was slow; the operation continues.
                 Err(error) if error.is_transient && hand_over_at.is_some() && Instant::now() >= deadline => {
                     guard.location = None;
                     return Ok(PollOutcome::Running(running));
                 }
+                // The operation continues, and another poll may succeed.
+                Err(error) if error.is_transient && Instant::now() < deadline => {}
                 Err(error) => return Err(error.result),
             }
         }
@@ -217,9 +219,9 @@ impl CallRun<'_> {
     /// Polls an operation once, and fetches its result when it is done.
     async fn poll(&mut self, location: &OperationLocation) -> Result<PollOutcome, PollError> {
         let (request, response) = self.follow_up(OperationRequest::Status, location).await?;
-        let at = location.clone();
+        let polled_location = location.clone();
         let evaluated = self.evaluate(response, move |rule, input, translator, response| {
-            rule.interpret_status(&at, &request, input, translator, response)
+            rule.interpret_status(&polled_location, &request, input, translator, response)
         });
         let (meaning, response) = evaluated.await?;
         Ok(match meaning {
@@ -255,21 +257,21 @@ impl CallRun<'_> {
         location: &OperationLocation,
     ) -> Result<(HttpRequest, UpstreamResponse), PollError> {
         let UpstreamExchange { route, arguments, headers, .. } = &self.exchange;
-        let about = location.clone();
+        let target = location.clone();
         let build = move |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
-            rule_of(route).request(kind, &about, arguments, headers, Some(stop))
+            rule_of(route).request(kind, &target, arguments, headers, Some(stop))
         };
-        let lost = |error_type, why: &str| PollError {
+        let lost_error = |error_type, reason: &str| PollError {
             is_transient: false,
-            result: failure(error_type, operation_lost(why)),
+            result: failure(error_type, operation_lost(reason)),
         };
         let built = self.snapshot.workers.build(route, arguments, headers, self.deadline.at, build).await;
         let built = built.map_err(|error| match error {
-            WorkError::Panicked => lost(ErrorType::Unreachable, STATUS_UNREAD),
-            WorkError::DeadlineExceeded => lost(ErrorType::Timeout, STATUS_UNREAD),
+            WorkError::Panicked => lost_error(ErrorType::Unreachable, STATUS_UNREAD),
+            WorkError::DeadlineExceeded => lost_error(ErrorType::Timeout, STATUS_UNREAD),
         })?;
         let request = built.map_err(|error| {
-            lost(ErrorType::UnparseableResponse, &format!("its status can't be requested: {error}"))
+            lost_error(ErrorType::UnparseableResponse, &format!("its status can't be requested: {error}"))
         })?;
         let is_idempotent = request.method.is_idempotent();
         let response = self.send(request.clone().into(), is_idempotent, PolicyStack::Upstream).await;
@@ -375,9 +377,9 @@ struct CancelOnDrop<'r, 'a> {
 impl Drop for CancelOnDrop<'_, '_> {
     fn drop(&mut self) {
         let Some(location) = self.location.take() else { return };
-        let cancelled = self.run.exchange.cancel(&location);
-        if let (Some(cancelled), Ok(runtime)) = (cancelled, tokio::runtime::Handle::try_current()) {
-            runtime.spawn(cancelled);
+        let cancellation = self.run.exchange.cancel(&location);
+        if let (Some(cancellation), Ok(runtime)) = (cancellation, tokio::runtime::Handle::try_current()) {
+            runtime.spawn(cancellation);
         }
     }
 }
