@@ -35,11 +35,11 @@ impl SecretKey {
         (bytes.len() >= Self::MIN_BYTES).then(|| Self(bytes.into()))
     }
 
-    /// Whether `found` is the secret key, compared in constant time.
-    pub fn equals(&self, found: &[u8]) -> bool {
+    /// Whether `candidate` is the secret key, compared in constant time.
+    pub fn equals(&self, candidate: &[u8]) -> bool {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
-        let own = hmac::sign(&key, &self.0);
-        hmac::verify(&key, found, own.as_ref()).is_ok()
+        let expected = hmac::sign(&key, &self.0);
+        hmac::verify(&key, candidate, expected.as_ref()).is_ok()
     }
 }
 
@@ -126,8 +126,8 @@ impl TokenCipher {
     /// [`TokenError`] if the token is invalid or has expired. The error reveals nothing else about the token.
     pub fn open(&self, purpose: Purpose<'_>, token: &str, now: SystemTime) -> Result<Vec<u8>, TokenError> {
         let encrypted = URL_SAFE_NO_PAD.decode(token).map_err(|_| TokenError::Invalid)?;
-        let opened = self.decrypt(purpose, &encrypted).ok_or(TokenError::Invalid)?;
-        let (expiry, content) = opened.split_first_chunk().ok_or(TokenError::Invalid)?;
+        let decrypted = self.decrypt(purpose, &encrypted).ok_or(TokenError::Invalid)?;
+        let (expiry, content) = decrypted.split_first_chunk().ok_or(TokenError::Invalid)?;
         let is_valid = seconds(now) < u64::from_be_bytes(*expiry);
         is_valid.then(|| content.to_vec()).ok_or(TokenError::Expired)
     }
@@ -221,7 +221,7 @@ fn nonce() -> Nonce {
 }
 
 fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |duration| duration.as_secs())
 }
 
 fn random_bytes<const N: usize>() -> [u8; N] {
@@ -302,20 +302,20 @@ mod tests {
 
     #[test]
     fn names_are_the_same_for_the_same_parts_and_the_same_secret() {
-        let names = cipher_from("the same for all").keyed_hash();
+        let keyed_hash = cipher_from("the same for all").keyed_hash();
         assert_eq!(
-            names.hash(&[b"a", b"b"]),
+            keyed_hash.hash(&[b"a", b"b"]),
             cipher_from("the same for all").keyed_hash().hash(&[b"a", b"b"])
         );
         assert_ne!(
-            names.hash(&[b"a", b"b"]),
+            keyed_hash.hash(&[b"a", b"b"]),
             cipher_from("another for all!").keyed_hash().hash(&[b"a", b"b"])
         );
-        let all: std::collections::HashSet<String> =
+        let hashes: std::collections::HashSet<String> =
             [&[b"ab".as_slice()][..], &[b"a", b"b"], &[b"", b"ab"], &[b"ab", b""]]
-                .map(|parts| names.hash(parts))
+                .map(|parts| keyed_hash.hash(parts))
                 .into();
-        assert_eq!(all.len(), 4);
+        assert_eq!(hashes.len(), 4);
     }
 
     #[test]

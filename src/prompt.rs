@@ -88,26 +88,27 @@ impl Prompt {
     /// # Errors
     ///
     /// A sentence that names each argument that is missing, unknown or not a string.
-    pub fn check(&self, given: Map<String, Value>) -> Result<Arguments, String> {
-        let missing = |argument: &&PromptArgument| argument.required && !given.contains_key(&argument.name);
+    pub fn check(&self, arguments: Map<String, Value>) -> Result<Arguments, String> {
+        let missing =
+            |argument: &&PromptArgument| argument.required && !arguments.contains_key(&argument.name);
         let missing = self.arguments.iter().filter(missing).take(Self::ERRORS_LIMIT);
-        let mut wrong: Vec<String> =
+        let mut errors: Vec<String> =
             missing.map(|argument| format!("argument `{}` is required", argument.name)).collect();
-        for (name, value) in &given {
-            if wrong.len() >= Self::ERRORS_LIMIT {
+        for (name, value) in &arguments {
+            if errors.len() >= Self::ERRORS_LIMIT {
                 break;
             }
-            let what = match (self.argument(name), value) {
+            let problem = match (self.argument(name), value) {
                 (Some(_), Value::String(_)) => continue,
                 (Some(_), value) => format!("must be a string, found {}", kind_of(value)),
                 (None, _) => {
-                    let known = self.arguments.iter().map(|argument| argument.name.as_str());
-                    format!("is unknown; this prompt takes {}", quoted_names(known))
+                    let names = self.arguments.iter().map(|argument| argument.name.as_str());
+                    format!("is unknown; this prompt takes {}", quoted_names(names))
                 }
             };
-            wrong.push(format!("argument `{}` {what}", name.chars().take(100).collect::<String>()));
+            errors.push(format!("argument `{}` {problem}", name.chars().take(100).collect::<String>()));
         }
-        if wrong.is_empty() { Ok(given.into()) } else { Err(wrong.join(". ")) }
+        if errors.is_empty() { Ok(arguments.into()) } else { Err(errors.join(". ")) }
     }
 
     /// Maximum number of reported errors in the arguments.
@@ -166,14 +167,17 @@ pub struct PromptResource {
 impl PartTemplate {
     /// All templates of the part, for checks when the configuration is loaded.
     pub fn templates(&self) -> Vec<&Template> {
-        let of_part: Vec<&Template> = match &self.part {
+        let templates: Vec<&Template> = match &self.part {
             PartContent::Text(template) => vec![template],
             PartContent::Route(_) => Vec::new(),
             PartContent::Resource(resource) => std::iter::once(&resource.uri).chain(&resource.text).collect(),
             PartContent::ResourceLink(link) => link.templates().collect(),
         };
         let annotations = self.annotations.iter();
-        of_part.into_iter().chain(annotations.filter_map(|own| own.last_modified.as_ref())).collect()
+        templates
+            .into_iter()
+            .chain(annotations.filter_map(|template| template.last_modified.as_ref()))
+            .collect()
     }
 
     /// Whether the part needs an upstream call.
@@ -251,7 +255,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(given: Value, expected: Result<(), &str>) {
+    fn check(arguments: Value, expected: Result<(), &str>) {
         let prompt = Prompt {
             scopes: Scopes::default(),
             name: "assess".parse().unwrap(),
@@ -261,8 +265,8 @@ mod tests {
             input_requests: InputRequests::default(),
             parts: Vec::new(),
         };
-        let found = prompt.check(given.as_object().unwrap().clone()).map(|_| ());
-        assert_eq!(found, expected.map_err(str::to_owned));
+        let result = prompt.check(arguments.as_object().unwrap().clone()).map(|_| ());
+        assert_eq!(result, expected.map_err(str::to_owned));
     }
 
     #[test]

@@ -77,16 +77,16 @@ mod tests {
 
     #[tokio::test]
     async fn all_is_worked_on_before_the_first_is_written() {
-        let done = RefCell::new(Vec::new());
+        let events = RefCell::new(Vec::new());
         let call = |name| {
-            let done = &done;
+            let events = &events;
             async move {
-                done.borrow_mut().push(("worked on", name));
+                events.borrow_mut().push(("worked on", name));
                 yield_before_write().await;
-                done.borrow_mut().push(("written", name));
+                events.borrow_mut().push(("written", name));
             }
         };
         tokio::join!(biased; call(1), call(2));
-        assert_eq!(*done.borrow(), [("worked on", 1), ("worked on", 2), ("written", 1), ("written", 2)]);
+        assert_eq!(*events.borrow(), [("worked on", 1), ("worked on", 2), ("written", 1), ("written", 2)]);
     }
 }

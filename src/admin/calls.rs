@@ -30,14 +30,14 @@ const FAILURES_DEFAULT: usize = 100;
 /// `GET /history`: all calls of the last hour by slot, and a summary for each route.
 pub(super) async fn history(State(api): State<Arc<Api>>) -> Json<Value> {
     let slots = api.history.read(&api.meters, SystemTime::now());
-    let called: BTreeSet<&Arc<str>> = slots.iter().flat_map(|slot| slot.routes.keys()).collect();
+    let called_routes: BTreeSet<&Arc<str>> = slots.iter().flat_map(|slot| slot.routes.keys()).collect();
     let summary = |route: &Arc<str>| (route.to_string(), summary(&counts_of(&slots, route), &slots));
     let all: Vec<CallCounts> = slots.iter().map(|slot| slot.all.clone()).collect();
     Json(json!({
         "now": slots.last().map(|slot| seconds(slot.time.1)),
         "all": series(&all, &slots),
         "point_slots": SLOTS_PER_POINT,
-        "routes": called.into_iter().map(summary).collect::<Map<_, _>>(),
+        "routes": called_routes.into_iter().map(summary).collect::<Map<_, _>>(),
         "omitted_routes": slots.iter().map(|slot| slot.omitted_routes).max(),
     }))
 }
@@ -107,7 +107,7 @@ fn length(slot: &HistorySlot) -> Duration {
 }
 
 fn quantile_ms(tally: &CallCounts, share: f64) -> Value {
-    tally.quantile(share).map_or(Value::Null, |took| rounded(took.as_secs_f64() * 1000.0))
+    tally.quantile(share).map_or(Value::Null, |duration| rounded(duration.as_secs_f64() * 1000.0))
 }
 
 /// Rounds to two decimal places.
@@ -128,20 +128,20 @@ pub(super) async fn failures(
             "route" => route = Some(value),
             "request_id" => request_id = Some(value),
             "limit" => {
-                let shown: String = value.chars().take(40).collect();
-                let message = format!("`limit` takes a whole number from 0, found {shown:?}");
+                let excerpt: String = value.chars().take(40).collect();
+                let message = format!("`limit` takes a whole number from 0, found {excerpt:?}");
                 limit = value.parse().map_err(|_| invalid(&message))?;
             }
             _ => return Err(invalid("known parameters are `route`, `request_id` and `limit`")),
         }
     }
-    let is_wanted = |failure: &FailedCall| {
+    let is_requested = |failure: &FailedCall| {
         route.as_ref().is_none_or(|route| **route == *failure.tool)
             && request_id.as_ref().is_none_or(|id| **id == *failure.request_id.as_str())
     };
-    let (last, all) = api.meters.failures().last(limit, is_wanted);
+    let (last, total) = api.meters.failures().last(limit, is_requested);
     let failures: Vec<Value> = last.iter().map(describe_failure).collect();
-    Ok(Json(json!({ "failures": failures, "since_start": all })))
+    Ok(Json(json!({ "failures": failures, "since_start": total })))
 }
 
 fn describe_failure(failure: &FailedCall) -> Value {

@@ -128,8 +128,8 @@ pub(super) async fn reload(
 }
 
 impl Api {
-    /// Describes the status as JSON. `shown` is the failed reload whose problems are included.
-    fn describe(&self, status: &ProcessStatus, shown: Option<&ReloadFailure>) -> Value {
+    /// Describes the status as JSON. `reported_failure` is the failed reload whose problems are included.
+    fn describe(&self, status: &ProcessStatus, reported_failure: Option<&ReloadFailure>) -> Value {
         let upstreams = self.readiness_upstreams();
         let are_reachable = upstreams.values().all(|upstream| upstream["reachable"] == true);
         let shared = self.gateway.shared.as_ref().map(|shared| shared.state());
@@ -147,7 +147,7 @@ impl Api {
             "shared_state": shared.map(|state| {
                 json!({ "reachable": state.is_up, "since": seconds(state.since) })
             }),
-            "problems": shown.map(|failure| &failure.report),
+            "problems": reported_failure.map(|failure| &failure.report),
         }))
     }
 
@@ -155,8 +155,8 @@ impl Api {
     /// policies and health checks. Sends no requests.
     fn readiness_upstreams(&self) -> Map<String, Value> {
         let snapshot = self.gateway.snapshot();
-        let listed = &self.settings.readiness_upstreams;
-        let is_listed = |name: &str| listed.iter().any(|listed| listed == "*" || listed == name);
+        let configured = &self.settings.readiness_upstreams;
+        let is_listed = |name: &str| configured.iter().any(|entry| entry == "*" || entry == name);
         let upstreams = snapshot.policies.upstreams.iter().filter(|(name, _)| is_listed(name.as_str()));
         let state = |reachable: bool| json!({ "reachable": reachable });
         upstreams.map(|(name, policies)| (name.to_string(), state(policies.view().is_reachable()))).collect()

@@ -123,8 +123,8 @@ impl Admin {
             body_limit_bytes: playground::BODY_LIMIT_BYTES,
             ..FilterSettings::default()
         });
-        let measured = (process.clone(), gateway.clone());
-        meters.register(move |reading| metrics::report_metrics(reading, &measured.0, &measured.1));
+        let sources = (process.clone(), gateway.clone());
+        meters.register(move |reading| metrics::report_metrics(reading, &sources.0, &sources.1));
         let api = Arc::new(Api {
             gateway,
             meters,
@@ -224,8 +224,8 @@ fn page_router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     ASSETS.into_iter().fold(Router::new(), |router, (path, media_type, text)| {
         let serve = move || async move {
             // Revalidated before each use, because another version of the program has other files.
-            let own = [(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-cache")];
-            (SECURITY_HEADERS, own, text)
+            let file_headers = [(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-cache")];
+            (SECURITY_HEADERS, file_headers, text)
         };
         router.route(path, get(serve))
     })
@@ -291,9 +291,10 @@ impl Api {
 
     fn has_token(&self, headers: &HeaderMap) -> bool {
         let Some(token) = &self.settings.token else { return true };
-        let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().split_first_chunk());
-        shown.is_some_and(|(scheme, shown): (&[u8; 7], _)| {
-            scheme.eq_ignore_ascii_case(b"bearer ") && token.equals(shown)
+        let authorization =
+            headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().split_first_chunk());
+        authorization.is_some_and(|(scheme, credential): (&[u8; 7], _)| {
+            scheme.eq_ignore_ascii_case(b"bearer ") && token.equals(credential)
         })
     }
 }

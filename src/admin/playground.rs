@@ -56,7 +56,8 @@ pub(super) async fn configuration(State(api): State<Arc<Api>>) -> Result<Json<Va
 
 pub(super) async fn routes(State(api): State<Arc<Api>>) -> Json<Value> {
     let loaded = api.process.status().loaded;
-    let describe = |file: &CompiledRoute| json!({ "name": file.name().as_str(), "tests": file.tests.len() });
+    let describe =
+        |compiled: &CompiledRoute| json!({ "name": compiled.name().as_str(), "tests": compiled.tests.len() });
     Json(json!({ "routes": loaded.routes.iter().map(describe).collect::<Vec<_>>() }))
 }
 
@@ -75,19 +76,21 @@ pub(super) async fn try_rule(
     require_json(&headers)?;
     let body = api.filter.read(&headers, "", body).await?;
     let decoded = Attempt::decode(&body).and_then(|attempt| Ok((attempt.response.decode()?, attempt)));
-    let (given, attempt) = decoded.map_err(|error| ProblemResponse::new(StatusCode::BAD_REQUEST, &error))?;
+    let (response, attempt) =
+        decoded.map_err(|error| ProblemResponse::new(StatusCode::BAD_REQUEST, &error))?;
     let loaded = api.process.status().loaded;
-    let work = move |budget: &WorkBudget| attempt.run(&loaded.importer, given, budget);
-    let tried = run(&api.playground_slots, PLAYGROUND_TIMEOUT, work).await;
-    let late = format!("trying the rule took longer than {PLAYGROUND_TIMEOUT:?} and was cancelled");
-    let panicked = "processing the rule panicked; please report it with the rule and the response";
-    tried.map(Json).map_err(|error| work_problem(error, &late, panicked))
+    let work = move |budget: &WorkBudget| attempt.run(&loaded.importer, response, budget);
+    let result = run(&api.playground_slots, PLAYGROUND_TIMEOUT, work).await;
+    let timeout_message =
+        format!("trying the rule took longer than {PLAYGROUND_TIMEOUT:?} and was cancelled");
+    let panic_message = "processing the rule panicked; please report it with the rule and the response";
+    result.map(Json).map_err(|error| work_problem(error, &timeout_message, panic_message))
 }
 
-fn work_problem(error: WorkError, late: &str, panicked: &str) -> ProblemResponse {
+fn work_problem(error: WorkError, timeout_message: &str, panic_message: &str) -> ProblemResponse {
     match error {
-        WorkError::DeadlineExceeded => ProblemResponse::new(StatusCode::SERVICE_UNAVAILABLE, late),
-        WorkError::Panicked => ProblemResponse::new(StatusCode::INTERNAL_SERVER_ERROR, panicked),
+        WorkError::DeadlineExceeded => ProblemResponse::new(StatusCode::SERVICE_UNAVAILABLE, timeout_message),
+        WorkError::Panicked => ProblemResponse::new(StatusCode::INTERNAL_SERVER_ERROR, panic_message),
     }
 }
 
@@ -99,23 +102,23 @@ impl Api {
         read: impl FnOnce(&Loaded) -> Option<Value> + Send + 'static,
     ) -> Result<Json<Value>, ProblemResponse> {
         let loaded = self.process.status().loaded;
-        let late = "too many requests read the configuration; retry";
-        let panicked = "reading the configuration panicked; please report it";
+        let timeout_message = "too many requests read the configuration; retry";
+        let panic_message = "reading the configuration panicked; please report it";
         let found = run(&self.file_slots, PLAYGROUND_TIMEOUT, move |_| read(&loaded)).await;
-        found.map_err(|error| work_problem(error, late, panicked))?.map(Json).ok_or_else(|| {
-            ProblemResponse::new(StatusCode::NOT_FOUND, "the configuration has no route of that name")
-        })
+        found.map_err(|error| work_problem(error, timeout_message, panic_message))?.map(Json).ok_or_else(
+            || ProblemResponse::new(StatusCode::NOT_FOUND, "the configuration has no route of that name"),
+        )
     }
 }
 
 /// Describes a route: its configuration as in the file, with secrets masked, and its tests.
 fn describe_route(loaded: &Loaded, name: &str) -> Option<Value> {
-    let file = loaded.routes.iter().find(|file| file.name().as_str() == name)?;
-    let tests = file.tests.iter().enumerate().map(|(index, example)| describe_example(index, example));
+    let compiled = loaded.routes.iter().find(|compiled| compiled.name().as_str() == name)?;
+    let tests = compiled.tests.iter().enumerate().map(|(index, example)| describe_example(index, example));
     Some(json!({
         "name": name,
         "rule": loaded.importer.route_source(name)?,
-        "upstream_kind": upstream_kind(&file.route),
+        "upstream_kind": upstream_kind(&compiled.route),
         "tests": tests.collect::<Vec<_>>(),
     }))
 }
@@ -131,7 +134,7 @@ fn upstream_kind(route: &Route) -> &'static str {
 
 fn describe_example(index: usize, example: &Example) -> Value {
     let response = &example.response;
-    let mut given = match &response.exit {
+    let mut response_json = match &response.exit {
         Some(exit) => json!({ "exit_status": exit.end.to_json(), "stderr": exit.stderr_text() }),
         None => {
             let pair = |(name, value): (&HeaderName, &HeaderValue)| {
@@ -142,12 +145,17 @@ fn describe_example(index: usize, example: &Example) -> Value {
         }
     };
     match std::str::from_utf8(&response.body) {
-        Ok(text) => given["body"] = text.into(),
-        Err(_) => given["body_base64"] = BASE64_STANDARD.encode(&response.body).into(),
+        Ok(text) => response_json["body"] = text.into(),
+        Err(_) => response_json["body_base64"] = BASE64_STANDARD.encode(&response.body).into(),
     }
     let name = example.name.clone().unwrap_or_else(|| (index + 1).to_string());
     let (arguments, input_responses) = (&example.args, &example.input_responses);
-    json!({ "name": name, "arguments": arguments, "input_responses": input_responses, "response": given })
+    json!({
+        "name": name,
+        "arguments": arguments,
+        "input_responses": input_responses,
+        "response": response_json,
+    })
 }
 
 /// Body of `POST /playground`: a rule, and the response to try it on.
@@ -212,32 +220,33 @@ impl Attempt {
             value["report"] = problem.to_string().into();
             value
         };
-        let mut tried = json!({ "problems": problems.iter().map(describe).collect::<Vec<_>>() });
-        let Some(file) = route else { return tried };
-        tried["upstream_kind"] = upstream_kind(&file.route).into();
-        tried["output_schema"] = file.route.definition.output_schema.as_deref().cloned().into();
-        let arguments = match example_arguments(&file.route, self.arguments) {
+        let mut outcome = json!({ "problems": problems.iter().map(describe).collect::<Vec<_>>() });
+        let Some(compiled) = route else { return outcome };
+        outcome["upstream_kind"] = upstream_kind(&compiled.route).into();
+        outcome["output_schema"] = compiled.route.definition.output_schema.as_deref().cloned().into();
+        let arguments = match example_arguments(&compiled.route, self.arguments) {
             Ok(arguments) => arguments,
-            Err(sentence) => {
-                tried["arguments_problem"] = sentence.into();
-                return tried;
+            Err(message) => {
+                outcome["arguments_problem"] = message.into();
+                return outcome;
             }
         };
-        let response = as_upstream_response(&file.route, response, exit);
-        let explained = explain_translation(&file, arguments, &self.input_responses, &response, Some(budget));
-        tried["rule"] = explained.rule.into();
-        tried["steps"] = json!(explained.steps);
-        tried["notes"] = explained.notes.into();
+        let response = as_upstream_response(&compiled.route, response, exit);
+        let explained =
+            explain_translation(&compiled, arguments, &self.input_responses, &response, Some(budget));
+        outcome["rule"] = explained.rule.into();
+        outcome["steps"] = json!(explained.steps);
+        outcome["notes"] = explained.notes.into();
         let bytes = explained.result.to_string().len();
         if bytes > RESULT_LIMIT_BYTES {
-            tried["result_bytes"] = bytes.into();
+            outcome["result_bytes"] = bytes.into();
         } else {
             // JavaScript would show the number `5.0` as `5`, so the text is sent as well.
             let structured = explained.result.get("structuredContent");
-            tried["structured_text"] = structured.map(|structured| format!("{structured:#}")).into();
-            tried["result"] = explained.result;
+            outcome["structured_text"] = structured.map(|structured| format!("{structured:#}")).into();
+            outcome["result"] = explained.result;
         }
-        tried
+        outcome
     }
 }
 
@@ -272,9 +281,9 @@ fn headers(pairs: &[(String, String)]) -> Result<HeaderMap, String> {
     for (name, value) in pairs {
         let parsed = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(value).ok());
         let (parsed_name, value) = parsed.ok_or_else(|| {
-            let shown: String = name.chars().take(40).collect();
+            let excerpt: String = name.chars().take(40).collect();
             format!(
-                "the header {shown:?} is invalid: names have letters, digits and `-`, values no line breaks"
+                "the header {excerpt:?} is invalid: names have letters, digits and `-`, values no line breaks"
             )
         })?;
         headers.try_append(parsed_name, value).map_err(|_| "too many headers")?;
@@ -340,14 +349,14 @@ mod tests {
     #[tokio::test]
     async fn concurrent_work_is_limited_by_the_slots() {
         let (slots, timeout) = (Arc::new(Semaphore::new(SLOTS)), Duration::from_millis(20));
-        let together = Arc::new(Barrier::new(SLOTS + 1));
+        let barrier = Arc::new(Barrier::new(SLOTS + 1));
         for _ in 0..SLOTS {
-            let together = Arc::clone(&together);
-            let waits = run(&slots, timeout, move |_| together.wait().is_leader());
-            assert_eq!(waits.await, Err(WorkError::DeadlineExceeded));
+            let barrier = Arc::clone(&barrier);
+            let blocked_work = run(&slots, timeout, move |_| barrier.wait().is_leader());
+            assert_eq!(blocked_work.await, Err(WorkError::DeadlineExceeded));
         }
         assert_eq!(run(&slots, timeout, |_| "done").await, Err(WorkError::DeadlineExceeded));
-        together.wait();
+        barrier.wait();
         assert_eq!(run(&slots, PLAYGROUND_TIMEOUT, |_| "done").await, Ok("done"));
     }
 }

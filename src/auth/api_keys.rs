@@ -33,10 +33,12 @@ impl ApiKeyHash {
     pub(super) fn from_text(text: &str) -> Result<Self, Invalid> {
         let digits = text.strip_prefix(HASH_PREFIX);
         digits.and_then(parse_digest).map(Self).ok_or_else(|| {
-            let found =
+            let length_note =
                 digits.map(|digits| format!(", found {} characters after it", digits.chars().count()));
-            let message =
-                format!("expected `{HASH_PREFIX}` and 64 hexadecimal digits{}", found.unwrap_or_default());
+            let message = format!(
+                "expected `{HASH_PREFIX}` and 64 hexadecimal digits{}",
+                length_note.unwrap_or_default()
+            );
             let help = "copy the whole hash: `glossator key` makes a key and its hash, and `glossator key \
                         --stdin` hashes one; the key itself does not belong in the file";
             Invalid::without_value(message, help)
@@ -66,16 +68,16 @@ fn read_expires(value: &Cursor<'_>) -> Checked<Option<SystemTime>> {
 }
 
 /// The key hashes of one configuration and their positions in the file, to find duplicates.
-type KnownHashes = RefCell<HashMap<ApiKeyHash, SourceSpan>>;
+type HashSpans = RefCell<HashMap<ApiKeyHash, SourceSpan>>;
 
 impl Setting for ApiKeyHash {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let hash = Self::from_text(text_of(value)?.trim()).or_else(|invalid| value.reject(invalid))?;
         let report = value.context.report;
-        match report.cache::<KnownHashes>().borrow_mut().insert(hash, value.node.span) {
+        match report.cache::<HashSpans>().borrow_mut().insert(hash, value.node.span) {
             None => Ok(hash),
-            Some(other) => {
-                let message = format!("duplicate key hash; also at {}", report.file_and_line(other));
+            Some(first_span) => {
+                let message = format!("duplicate key hash; also at {}", report.file_and_line(first_span));
                 value.reject(
                     Invalid::without_value(message, "use different keys for each client")
                         .with_code(Code::DuplicateValue),
@@ -109,18 +111,18 @@ mod tests {
     #[test]
     fn a_hash_is_read_as_it_is_written() {
         let hash = ApiKeyHash::from_key("abc");
-        let written = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(hash.to_string(), written);
-        assert_eq!(ApiKeyHash::from_text(written), Ok(hash));
-        assert_eq!(ApiKeyHash::from_text(&written.to_uppercase().replace("SHA256", "sha256")), Ok(hash));
+        let formatted = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(hash.to_string(), formatted);
+        assert_eq!(ApiKeyHash::from_text(formatted), Ok(hash));
+        assert_eq!(ApiKeyHash::from_text(&formatted.to_uppercase().replace("SHA256", "sha256")), Ok(hash));
         for wrong in [
             "",
             "abc",
             "sha256:",
             "sha256:ba78",
             "md5:ba78",
-            &written.replace('b', "x"),
-            &format!("{written}0"),
+            &formatted.replace('b', "x"),
+            &format!("{formatted}0"),
         ] {
             assert!(ApiKeyHash::from_text(wrong).is_err(), "{wrong}");
         }

@@ -163,7 +163,7 @@ mod tests {
         let end = SystemTime::now();
         let find = |common_name: Option<&str>, dns: &[&str], uris: &[&str], der: &[u8]| {
             let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-            let shown = ClientCertificate {
+            let certificate = ClientCertificate {
                 der: der.to_vec(),
                 common_name: common_name.map(str::to_owned),
                 dns_names: owned(dns),
@@ -171,7 +171,7 @@ mod tests {
                 until: Some(end),
                 ..ClientCertificate::default()
             };
-            clients.by_certificate(&shown, end).map(|found| found.client.name.clone())
+            clients.by_certificate(&certificate, end).map(|found| found.client.name.clone())
         };
         assert_eq!(find(Some("backup"), &[], &[], b"").unwrap(), "one");
         assert_eq!(find(None, &["x.test", "backup.test"], &[], b"").unwrap(), "one");
@@ -179,11 +179,11 @@ mod tests {
         assert_eq!(find(None, &[], &[], b"der").unwrap(), "two");
         assert_eq!(find(Some("Backup"), &["backup"], &["cn:backup"], b"x"), Err(AuthError::Missing));
         assert!(matches!(find(Some("backup"), &[], &[], b"der"), Err(AuthError::Invalid(_))));
-        let mut shown = ClientCertificate { der: b"der".to_vec(), ..ClientCertificate::default() };
-        assert!(clients.by_certificate(&shown, end).is_ok());
-        shown.until = Some(end);
-        let after = clients.by_certificate(&shown, end + Duration::from_secs(1));
-        assert!(matches!(after, Err(AuthError::Invalid("the certificate has expired"))));
+        let mut certificate = ClientCertificate { der: b"der".to_vec(), ..ClientCertificate::default() };
+        assert!(clients.by_certificate(&certificate, end).is_ok());
+        certificate.until = Some(end);
+        let expired = clients.by_certificate(&certificate, end + Duration::from_secs(1));
+        assert!(matches!(expired, Err(AuthError::Invalid("the certificate has expired"))));
     }
 
     #[test]

@@ -52,11 +52,11 @@ pub enum KeySource {
 /// Reads a JWKS document in the configuration, the `file:` path of a document, or the URL of a server.
 impl Setting for KeySource {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let written = text_of(value)?.trim();
-        let is_file = written.starts_with("file:");
-        let contents = is_file.then(|| expansion::expand_secret(value.context, value.node.span, written));
+        let configured = text_of(value)?.trim();
+        let is_file = configured.starts_with("file:");
+        let contents = is_file.then(|| expansion::expand_secret(value.context, value.node.span, configured));
         let contents = contents.transpose()?;
-        let text = contents.as_ref().map_or(written, |contents| contents.text.trim());
+        let text = contents.as_ref().map_or(configured, |contents| contents.text.trim());
         if is_file || text.starts_with('{') {
             return Jwks::read(text.as_bytes()).map(Self::Document).or_else(|error| {
                 let help = "name a file with a JWK set: `{\"keys\": [{\"kty\": \"RSA\", …}]}`";
@@ -161,15 +161,15 @@ impl KeySet {
         let mut last = self.refresh.lock();
         match &*last {
             Some((refresh, _)) if refresh.is_running() => return Some(refresh.clone()),
-            Some((_, began)) if began.elapsed() < REFRESH_COOLDOWN => return None,
+            Some((_, started_at)) if started_at.elapsed() < REFRESH_COOLDOWN => return None,
             Some(_) | None => {}
         }
         let context = CallContext::new(request_id.clone(), Span::default());
-        let (shared, fetching) = (Arc::clone(self), fetcher(context.clone()));
+        let (key_set, fetching) = (Arc::clone(self), fetcher(context.clone()));
         let refresh = SharedTask::spawn(async move {
             let timed_out = |_| Err(format!("no response within {REFRESH_TIMEOUT:?}"));
             match timeout(REFRESH_TIMEOUT, fetching).await.unwrap_or_else(timed_out) {
-                Ok(keys) => shared.store(keys, &context),
+                Ok(keys) => key_set.store(keys, &context),
                 Err(error) => warn!(request_id = context.request_id(), %error, "JWKS refresh failed"),
             }
         });
@@ -178,9 +178,9 @@ impl KeySet {
     }
 
     fn store(&self, keys: Jwks, context: &CallContext) {
-        let before = self.cached.load_full();
-        let is_same = before.as_ref().is_some_and(|before| before.keys == keys);
-        let version = before.map_or(0, |before| before.version) + u64::from(!is_same);
+        let previous = self.cached.load_full();
+        let is_same = previous.as_ref().is_some_and(|previous| previous.keys == keys);
+        let version = previous.map_or(0, |previous| previous.version) + u64::from(!is_same);
         if !is_same {
             info!(request_id = context.request_id(), ?keys, "JWKS refreshed: the keys have changed");
         }
@@ -240,11 +240,11 @@ impl Jwks {
     /// A sentence if the document is malformed, lists more than [`Self::LIMIT`] keys, or has no usable key.
     pub fn read(document: &[u8]) -> Result<Self, String> {
         let document: Value = serde_json::from_slice(document).map_err(|_| NOT_JSON)?;
-        let listed = document.get("keys").and_then(Value::as_array).ok_or(NOT_JSON)?;
-        if listed.len() > Self::LIMIT {
+        let entries = document.get("keys").and_then(Value::as_array).ok_or(NOT_JSON)?;
+        if entries.len() > Self::LIMIT {
             return Err(format!("it lists more than {} keys", Self::LIMIT));
         }
-        let keys: Vec<Jwk> = listed.iter().filter_map(Jwk::read).collect();
+        let keys: Vec<Jwk> = entries.iter().filter_map(Jwk::read).collect();
         if keys.is_empty() { Err(NONE_USABLE.to_owned()) } else { Ok(Self(keys)) }
     }
 
@@ -312,7 +312,7 @@ impl Jwk {
             Verification::Rsa(_) => "RSA",
             Verification::Curve(curve, _) => curve,
         };
-        kind == self.kind && self.algorithm.is_none_or(|own| own == algorithm)
+        kind == self.kind && self.algorithm.is_none_or(|declared| declared == algorithm)
     }
 
     /// Whether the key verifies the signature of a token. The key must be one that

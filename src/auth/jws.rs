@@ -65,16 +65,14 @@ impl FromText for Algorithm {
     fn from_text(text: &str) -> Result<Self, Invalid> {
         let text = text.trim();
         text.parse().map_err(|_| {
-            let why = match text.to_ascii_lowercase().as_str() {
+            let reason = match text.to_ascii_lowercase().as_str() {
                 "none" => "an unsigned token proves nothing; ",
-                shared if shared.starts_with("hs") => {
-                    "a symmetric key that verifies tokens can also sign them; "
-                }
+                name if name.starts_with("hs") => "a symmetric key that verifies tokens can also sign them; ",
                 _ => "",
             };
-            let known = quoted_list(Self::VARIANTS);
+            let algorithms = quoted_list(Self::VARIANTS);
             let message = format!("the signing algorithm `{text}` is not accepted");
-            Invalid::new(message, format!("{why}write one of {known}")).with_code(Code::UnknownValue)
+            Invalid::new(message, format!("{reason}write one of {algorithms}")).with_code(Code::UnknownValue)
         })
     }
 }
@@ -114,8 +112,8 @@ impl<'a> Jws<'a> {
         }
         let kind = header.get("typ").map(|kind| kind.as_str().unwrap_or_default().to_ascii_lowercase());
         let name = header.get("alg").and_then(Value::as_str).unwrap_or_default();
-        let rejected = "the signing algorithm of the token is not accepted";
-        let algorithm = name.parse().map_err(|_| AuthError::Invalid(rejected))?;
+        let message = "the signing algorithm of the token is not accepted";
+        let algorithm = name.parse().map_err(|_| AuthError::Invalid(message))?;
         let key_id = match header.get("kid") {
             None => None,
             Some(Value::String(id)) if id.len() <= KEY_ID_LIMIT_BYTES => Some(id.clone()),
@@ -143,7 +141,7 @@ mod tests {
     fn check_rejected(token: &str, words: &str) {
         match Jws::parse(token) {
             Ok(_) => panic!("{token} is taken"),
-            Err(denied) => assert!(denied.to_string().contains(words), "{denied}"),
+            Err(error) => assert!(error.to_string().contains(words), "{error}"),
         }
     }
 
@@ -170,8 +168,9 @@ mod tests {
         check_rejected(&token(&json!({ "alg": ["ES256"] }), "{}"), "not accepted");
         assert!(VERIFICATIONS.iter().zip(0..).all(|((algorithm, _), index)| *algorithm as usize == index));
         let names = ["ES256", "ES384", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "EdDSA"];
-        let known = |name: &str| VERIFICATIONS.iter().any(|(algorithm, _)| name.parse() == Ok(*algorithm));
-        assert!(names.iter().all(|name| known(name)) && names.len() == VERIFICATIONS.len());
+        let is_supported =
+            |name: &str| VERIFICATIONS.iter().any(|(algorithm, _)| name.parse() == Ok(*algorithm));
+        assert!(names.iter().all(|name| is_supported(name)) && names.len() == VERIFICATIONS.len());
         assert_eq!("Ed25519".parse(), Ok(Algorithm::EdDsa));
     }
 
@@ -202,13 +201,13 @@ mod tests {
     fn a_signature_is_held_against_the_key_that_is_named() {
         let token = Jws::parse(TOKEN).unwrap();
         assert!(read(json!([key()])).unwrap().verify(&token));
-        let mut named = key();
-        named["kid"] = "one".into();
-        assert!(read(json!([named])).unwrap().verify(&token), "the token names none");
+        let mut named_key = key();
+        named_key["kid"] = "one".into();
+        assert!(read(json!([named_key])).unwrap().verify(&token), "the token names none");
         let changed = TOKEN.replace("joe", "eve").replacen("eyJpc3MiOiJqb2Ui", "eyJpc3MiOiJldmUi", 1);
         assert!(!read(json!([key()])).unwrap().verify(&Jws::parse(&changed).unwrap()));
         let other = Jws { key_id: Some("two".to_owned()), ..Jws::parse(TOKEN).unwrap() };
-        assert!(!read(json!([named])).unwrap().has_key_for(&other));
+        assert!(!read(json!([named_key])).unwrap().has_key_for(&other));
     }
 
     #[test]
@@ -219,7 +218,7 @@ mod tests {
             token.algorithm = algorithm;
             assert_eq!(keys.has_key_for(&token), algorithm == Algorithm::Es256);
         }
-        let with = |name: &str, value: Value| {
+        let key_with = |name: &str, value: Value| {
             let mut key = key();
             key[name] = value;
             read(json!([key]))
@@ -234,9 +233,9 @@ mod tests {
             ("x", json!("AA")),
             ("x", json!("!")),
         ] {
-            assert_eq!(with(name, value.clone()).unwrap_err(), NONE_USABLE, "{name}: {value}");
+            assert_eq!(key_with(name, value.clone()).unwrap_err(), NONE_USABLE, "{name}: {value}");
         }
-        assert!(with("use", json!("sig")).is_ok() && with("key_ops", json!(["verify"])).is_ok());
+        assert!(key_with("use", json!("sig")).is_ok() && key_with("key_ops", json!(["verify"])).is_ok());
         let small = json!({ "kty": "RSA", "n": URL_SAFE_NO_PAD.encode([255; 128]), "e": "AQAB" });
         assert_eq!(read(json!([small])).unwrap_err(), NONE_USABLE, "1024 bits");
     }

@@ -124,8 +124,8 @@ impl Issuer {
             return None;
         }
         let version = self.keys.current(request_id)?.version;
-        let (client, verified_by) = self.verified.get(&sha256(secret.as_bytes()))?;
-        (verified_by == version && client.until.is_some_and(|until| now < until)).then_some(client)
+        let (client, verified_version) = self.verified.get(&sha256(secret.as_bytes()))?;
+        (verified_version == version && client.until.is_some_and(|until| now < until)).then_some(client)
     }
 
     /// Verifies a JWT, and identifies its client.
@@ -166,7 +166,7 @@ impl Issuer {
         let is_for_us = match claims.get("aud") {
             Some(Value::String(audience)) => settings.audiences.0.contains(audience),
             Some(Value::Array(all)) => {
-                settings.audiences.0.iter().any(|own| all.iter().any(|one| one == own))
+                settings.audiences.0.iter().any(|audience| all.iter().any(|other| other == audience))
             }
             _ => false,
         };
@@ -182,7 +182,7 @@ impl Issuer {
         if until <= now {
             return Err(AuthError::Invalid("the token has expired"));
         }
-        if time("nbf")?.is_some_and(|begins| begins > now + settings.clock_skew) {
+        if time("nbf")?.is_some_and(|not_before| not_before > now + settings.clock_skew) {
             return Err(AuthError::Invalid("the token is not valid yet"));
         }
         let text = |name: &str| claims.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -198,7 +198,9 @@ impl Issuer {
             _ => Scopes::default(),
         };
         let client = match self.subjects.get(subject) {
-            Some(known) => Client::new(&known.id, &known.name, known.scopes.union(&scopes)),
+            Some(configured) => {
+                Client::new(&configured.id, &configured.name, configured.scopes.union(&scopes))
+            }
             None => Client::new(&format!("token {} {subject}", settings.issuer), subject, scopes),
         };
         Ok(IdentifiedClient { client: Arc::new(client), until: Some(until) })
@@ -231,46 +233,47 @@ mod tests {
             scope_claim: "scope".to_owned(),
             tls: None,
         };
-        let known = Client::new("client reports", "reports", Scopes::from_client(["read"]));
-        Issuer::new(settings, HashMap::from([("svc-1".to_owned(), Arc::new(known))]))
+        let reports = Client::new("client reports", "reports", Scopes::from_client(["read"]));
+        Issuer::new(settings, HashMap::from([("svc-1".to_owned(), Arc::new(reports))]))
     }
 
-    fn claims(more: Value) -> Map<String, Value> {
+    fn claims(changes: Value) -> Map<String, Value> {
         let mut claims = json!({ "iss": "https://login.test", "aud": "tools", "exp": NOW + 60, "sub": "ada", "scope": "read write" });
-        for (name, value) in more.as_object().unwrap() {
+        for (name, value) in changes.as_object().unwrap() {
             claims[name] = value.clone();
         }
         claims.as_object().unwrap().clone()
     }
 
-    fn found(more: Value) -> Result<Arc<Client>, AuthError> {
+    fn identify_with(changes: Value) -> Result<Arc<Client>, AuthError> {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(NOW);
-        issuer().client_of(&claims(more), now).map(|found| found.client)
+        issuer().client_of(&claims(changes), now).map(|identified| identified.client)
     }
 
     #[track_caller]
-    fn check_rejected(more: Value, words: &str) {
-        let shown = more.to_string();
-        match found(more) {
-            Ok(_) => panic!("{shown} is taken"),
-            Err(denied) => assert!(denied.to_string().contains(words), "{shown}: {denied}"),
+    fn check_rejected(changes: Value, words: &str) {
+        let formatted = changes.to_string();
+        match identify_with(changes) {
+            Ok(_) => panic!("{formatted} is taken"),
+            Err(error) => assert!(error.to_string().contains(words), "{formatted}: {error}"),
         }
     }
 
     #[test]
     fn a_token_identifies_its_client_and_scopes() {
-        let client = found(json!({})).unwrap();
+        let client = identify_with(json!({})).unwrap();
         assert_eq!((client.id.as_str(), client.name.as_str()), ("token https://login.test ada", "ada"));
         assert_eq!(client.scopes.to_string(), "read write");
         let client =
-            found(json!({ "scope": ["a", "b c", 7], "aud": ["x", "https://tools.test/mcp"] })).unwrap();
+            identify_with(json!({ "scope": ["a", "b c", 7], "aud": ["x", "https://tools.test/mcp"] }))
+                .unwrap();
         assert_eq!(client.scopes.to_string(), "a");
         // Only spaces separate scopes (RFC 6749, section 3.3).
-        let client = found(json!({ "scope": "a  b\tc" })).unwrap();
+        let client = identify_with(json!({ "scope": "a  b\tc" })).unwrap();
         assert_eq!(client.scopes.to_string(), "a");
-        let client = found(json!({ "sub": null, "client_id": "robot", "scope": null })).unwrap();
+        let client = identify_with(json!({ "sub": null, "client_id": "robot", "scope": null })).unwrap();
         assert_eq!((client.name.as_str(), client.scopes.is_empty()), ("robot", true));
-        let client = found(json!({ "sub": "svc-1", "scope": "write" })).unwrap();
+        let client = identify_with(json!({ "sub": "svc-1", "scope": "write" })).unwrap();
         assert_eq!(
             (client.id.as_str(), client.scopes.to_string().as_str()),
             ("client reports", "read write")
@@ -299,15 +302,15 @@ mod tests {
         check_rejected(json!({ "nbf": "x" }), "invalid timestamp");
         check_rejected(json!({ "sub": "" }), "needs a subject");
         check_rejected(json!({ "sub": "a".repeat(513) }), "needs a subject");
-        for fine in
+        for valid in
             [json!({ "exp": NOW - 29 }), json!({ "exp": NOW as f64 + 0.5 }), json!({ "nbf": NOW + 29 })]
         {
-            assert!(found(fine.clone()).is_ok(), "{fine}");
+            assert!(identify_with(valid.clone()).is_ok(), "{valid}");
         }
-        let mut endless = claims(json!({}));
-        endless.remove("exp");
+        let mut without_expiry = claims(json!({}));
+        without_expiry.remove("exp");
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(NOW);
-        assert!(issuer().client_of(&endless, now).is_err());
+        assert!(issuer().client_of(&without_expiry, now).is_err());
     }
 
     #[tokio::test]
@@ -322,8 +325,8 @@ mod tests {
                 signature: Vec::new(),
             };
             let now = SystemTime::UNIX_EPOCH + Duration::from_secs(NOW);
-            let denied = issuer().identify("", &token, now, &RequestId::next()).await.err().unwrap();
-            assert!(denied.to_string().contains(words), "{denied}");
+            let error = issuer().identify("", &token, now, &RequestId::next()).await.err().unwrap();
+            assert!(error.to_string().contains(words), "{error}");
         }
     }
 
@@ -332,10 +335,10 @@ mod tests {
         let issuer = issuer();
         let client = Arc::new(Client::new("x", "x", Scopes::default()));
         let client = IdentifiedClient { client, until: Some(SystemTime::UNIX_EPOCH) };
-        let good = || (client.clone(), 0);
+        let entry = || (client.clone(), 0);
         let digest = |number: usize| sha256(&number.to_be_bytes());
         for number in 0..3 * VERIFIED_LIMIT {
-            issuer.verified.insert(digest(number), good());
+            issuer.verified.insert(digest(number), entry());
             issuer.verified.get(&digest(0));
         }
         assert!(issuer.verified.len() <= VERIFIED_LIMIT);

@@ -138,8 +138,8 @@ impl Access {
     /// Creates the access rules from settings; `tls` has the CAs that verify client certificates.
     pub fn new(settings: AccessSettings, tls: Option<ServerTls>) -> Self {
         let clients = ConfiguredClients::new(&settings.clients);
-        let tokens = settings.server.iter().flat_map(|server| &server.jwt.0);
-        let issuers = tokens.map(|token| Issuer::new(token.clone(), clients.subjects.clone())).collect();
+        let jwt_settings = settings.server.iter().flat_map(|server| &server.jwt.0);
+        let issuers = jwt_settings.map(|jwt| Issuer::new(jwt.clone(), clients.subjects.clone())).collect();
         Self { settings, clients, tls, issuers }
     }
 
@@ -158,11 +158,11 @@ impl Access {
     /// [`AuthError`] if the credential is missing, unknown, invalid or expired, or can't be checked.
     pub async fn identify(
         &self,
-        shown: &PresentedCredential,
+        credential: &PresentedCredential,
         now: SystemTime,
         request_id: &RequestId,
     ) -> Result<IdentifiedClient, AuthError> {
-        let secret = match shown {
+        let secret = match credential {
             PresentedCredential::Nothing => return Err(AuthError::Missing),
             // The trusted CAs may have changed since TLS verified the certificate of the connection.
             PresentedCredential::Certificate(certificate)

@@ -41,31 +41,31 @@ impl ResourceServer {
     /// Uses `resource` as the audience of each entry of `jwt` without `audience`. Checks that each entry then
     /// has an audience, and that no issuer occurs twice.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
-        let written = section.entry("jwt").map_or(&[][..], |entry| entry.value.one_or_more());
-        if written.is_empty() {
+        let nodes = section.entry("jwt").map_or(&[][..], |entry| entry.value.one_or_more());
+        if nodes.is_empty() {
             let help = "write `jwt: { issuer: https://login.example.com, jwks: \
                         https://login.example.com/jwks.json }`";
             return Err(section.missing("`auth` accepts no tokens".to_owned(), help));
         }
-        let (mut issuers, mut checked) = (HashSet::new(), Ok(()));
-        for (token, node) in self.jwt.0.iter_mut().zip(written) {
-            if !issuers.insert(token.issuer.clone()) {
+        let (mut issuers, mut result) = (HashSet::new(), Ok(()));
+        for (jwt, node) in self.jwt.0.iter_mut().zip(nodes) {
+            if !issuers.insert(jwt.issuer.clone()) {
                 let help = "combine the audiences of this issuer in one entry";
-                let at = Code::DuplicateValue.at_span(node.span);
-                checked = Err(section.reject_at(at, "duplicate issuer", help));
+                let coded_span = Code::DuplicateValue.at_span(node.span);
+                result = Err(section.reject_at(coded_span, "duplicate issuer", help));
             }
             if node.get("audience").is_none() {
-                token.audiences.0.extend(self.resource.iter().map(|url| url.as_str().to_owned()));
+                jwt.audiences.0.extend(self.resource.iter().map(|url| url.as_str().to_owned()));
             }
             // Not reported if `resource`, which would have been the audience, is invalid itself.
-            let has_none = token.audiences.0.is_empty() && section.check_valid(&["resource"]).is_ok();
-            if has_none || token.audiences.0.iter().any(String::is_empty) {
+            let lacks_audience = jwt.audiences.0.is_empty() && section.check_valid(&["resource"]).is_ok();
+            if lacks_audience || jwt.audiences.0.iter().any(String::is_empty) {
                 let help = "write `audience`, or `resource` beside `jwt`: tokens for other servers must not be accepted";
-                let at = Code::MissingKey.at_span(node.span);
-                checked = Err(section.reject_at(at, "`jwt` has no audience", help));
+                let coded_span = Code::MissingKey.at_span(node.span);
+                result = Err(section.reject_at(coded_span, "`jwt` has no audience", help));
             }
         }
-        checked.map(|()| self)
+        result.map(|()| self)
     }
 }
 
@@ -83,7 +83,7 @@ impl Setting for ResourceUrl {
 /// The URL of a resource that tokens are issued for (RFC 8707, section 2): `https://host/mcp`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceUrl {
-    written: String,
+    configured: String,
     origin: String,
     path: String,
 }
@@ -102,13 +102,13 @@ impl ResourceUrl {
             && !text.contains(['#', '"', '\\'])
             && !authority.as_str().contains('@');
         let path = uri.path().trim_end_matches('/').to_owned();
-        let url = Self { written: text.to_owned(), origin: format!("{scheme}://{authority}"), path };
+        let url = Self { configured: text.to_owned(), origin: format!("{scheme}://{authority}"), path };
         is_plain.then_some(url).ok_or_else(invalid)
     }
 
     /// The URL exactly as it is configured: the audience of a token must be equal to it.
     pub fn as_str(&self) -> &str {
-        &self.written
+        &self.configured
     }
 
     /// Whether clients reach this server over the network without TLS.
@@ -137,21 +137,26 @@ impl AuthError {
 
 impl Access {
     /// The `WWW-Authenticate` challenge for a client that is not authenticated.
-    pub fn challenge(&self, denied: &AuthError) -> HeaderValue {
-        let why = denied.status_and_code().1.map(|code| (code, denied.to_string()));
-        self.challenge_with(&self.settings.scopes, why)
+    pub fn challenge(&self, error: &AuthError) -> HeaderValue {
+        let code_and_description = error.status_and_code().1.map(|code| (code, error.to_string()));
+        self.challenge_with(&self.settings.scopes, code_and_description)
     }
 
-    /// The `WWW-Authenticate` challenge for a client that lacks some of the `needed` scopes; `known` has
-    /// every scope that a route or prompt needs.
+    /// The `WWW-Authenticate` challenge for a client that lacks some of the `needed` scopes;
+    /// `route_scopes` has every scope that a route or prompt needs.
     ///
     /// The challenge also lists the scopes of the token. A client that requested a token with only the
     /// missing scopes would lose the scopes that it has (MCP 2025-11-25, Authorization, "Runtime Insufficient
     /// Scope Errors").
-    pub fn challenge_for(&self, needed: &Scopes, client: Option<&Client>, known: &Scopes) -> HeaderValue {
+    pub fn challenge_for(
+        &self,
+        needed: &Scopes,
+        client: Option<&Client>,
+        route_scopes: &Scopes,
+    ) -> HeaderValue {
         let scopes = match (client, self.resource()) {
             (Some(client), Some(_)) => {
-                let all = known.union(&self.settings.scopes);
+                let all = route_scopes.union(&self.settings.scopes);
                 // Scopes that the configuration grants are omitted, because authorization servers do not
                 // know them.
                 let configured = self.settings.clients.iter().find(|settings| *settings.client() == *client);
@@ -167,8 +172,8 @@ impl Access {
         self.settings.server.as_ref()?.resource.as_ref()
     }
 
-    fn challenge_with(&self, scopes: &Scopes, why: Option<(&str, String)>) -> HeaderValue {
-        let (code, description) = why.unzip();
+    fn challenge_with(&self, scopes: &Scopes, code_and_description: Option<(&str, String)>) -> HeaderValue {
+        let (code, description) = code_and_description.unzip();
         let description = description.map(|description| quoted_string_text(&description));
         let scopes = (!scopes.is_empty()).then(|| scopes.to_string());
         let metadata = self.resource().map(ResourceUrl::metadata_url);
@@ -189,12 +194,12 @@ impl Access {
     pub fn metadata_at(&self, path: &str, needed: &Scopes) -> Option<Value> {
         let server = self.settings.server.as_ref()?;
         let resource = server.resource.as_ref()?;
-        let below = path.strip_prefix(METADATA_PATH)?.trim_end_matches('/');
-        if !below.is_empty() && below != resource.path && below != "/mcp" {
+        let suffix = path.strip_prefix(METADATA_PATH)?.trim_end_matches('/');
+        if !suffix.is_empty() && suffix != resource.path && suffix != "/mcp" {
             return None;
         }
         let all = needed.union(&self.settings.scopes);
-        let issuers = || server.jwt.0.iter().map(|token| token.issuer.clone()).collect();
+        let issuers = || server.jwt.0.iter().map(|jwt| jwt.issuer.clone()).collect();
         let mut metadata = json!({
             "resource": resource.as_str(),
             "authorization_servers": server.authorization_servers.clone().unwrap_or_else(issuers),
@@ -240,11 +245,11 @@ mod tests {
         let nothing = Access::new(AccessSettings::default(), None);
         assert_eq!(nothing.challenge(&AuthError::Missing), "Bearer");
         let access = access(Some("https://tools.test/mcp"));
-        let place = "resource_metadata=\"https://tools.test/.well-known/oauth-protected-resource/mcp\"";
-        assert_eq!(access.challenge(&AuthError::Missing), format!("Bearer scope=\"use\", {place}"));
+        let metadata = "resource_metadata=\"https://tools.test/.well-known/oauth-protected-resource/mcp\"";
+        assert_eq!(access.challenge(&AuthError::Missing), format!("Bearer scope=\"use\", {metadata}"));
         let invalid = access.challenge(&AuthError::Invalid("the key `x` has \"expired\""));
-        let why = "error=\"invalid_token\", error_description=\"the key x has ?expired?\"";
-        assert_eq!(invalid, format!("Bearer {why}, scope=\"use\", {place}"));
+        let error = "error=\"invalid_token\", error_description=\"the key x has ?expired?\"";
+        assert_eq!(invalid, format!("Bearer {error}, scope=\"use\", {metadata}"));
         let needed = access.challenge_for(&scopes("b a"), None, &Scopes::default());
         assert!(needed.to_str().unwrap().starts_with("Bearer error=\"insufficient_scope\""));
         assert!(needed.to_str().unwrap().contains("scope=\"a b\""));
@@ -260,18 +265,18 @@ mod tests {
             certificates: Vec::new(),
             jwt_subjects: vec!["svc".to_owned()],
         };
-        let of_robot = Client::new(&robot.client().id, "robot", scopes("by_file read openid"));
+        let robot_client = Client::new(&robot.client().id, "robot", scopes("by_file read openid"));
         access.settings.clients = vec![robot];
-        let known = &scopes("read write by_file");
+        let route_scopes = &scopes("read write by_file");
         let challenge_scopes = |access: &Access, client: Option<&Client>| {
-            let challenge = access.challenge_for(&scopes("write"), client, known);
+            let challenge = access.challenge_for(&scopes("write"), client, route_scopes);
             let (_, rest) = challenge.to_str().unwrap().split_once("scope=\"").unwrap();
             rest.split('"').next().unwrap().to_owned()
         };
         let other = Client::new("token x", "x", scopes("read use offline_access by_file"));
         assert_eq!(challenge_scopes(&access, Some(&other)), "by_file read use write");
         assert_eq!(
-            challenge_scopes(&access, Some(&of_robot)),
+            challenge_scopes(&access, Some(&robot_client)),
             "read write",
             "nobody gives it what the file does"
         );
@@ -282,16 +287,17 @@ mod tests {
 
     #[test]
     fn metadata_is_where_clients_look_for_it() {
-        let found = |access: &Access, path: &str| access.metadata_at(path, &Scopes::from_client(["more"]));
+        let metadata_at =
+            |access: &Access, path: &str| access.metadata_at(path, &Scopes::from_client(["more"]));
         let with_path = access(Some("https://tools.test/team/mcp"));
         for path in ["", "/", "/mcp", "/team/mcp", "/team/mcp/"] {
-            let metadata = found(&with_path, &format!("{METADATA_PATH}{path}")).unwrap();
+            let metadata = metadata_at(&with_path, &format!("{METADATA_PATH}{path}")).unwrap();
             assert_eq!(metadata["resource"], "https://tools.test/team/mcp");
             assert_eq!(metadata["authorization_servers"], json!(["https://login.test"]));
             assert_eq!(metadata["scopes_supported"], json!(["more", "use"]));
         }
-        assert!(found(&with_path, &format!("{METADATA_PATH}/team")).is_none());
-        assert!(found(&access(None), METADATA_PATH).is_none());
+        assert!(metadata_at(&with_path, &format!("{METADATA_PATH}/team")).is_none());
+        assert!(metadata_at(&access(None), METADATA_PATH).is_none());
     }
 
     #[test]

@@ -29,13 +29,13 @@ pub struct Explanation {
 
 /// Translates a response to a call with the given arguments and input responses; returns each step.
 pub fn explain_translation(
-    file: &CompiledRoute,
+    compiled: &CompiledRoute,
     arguments: Arguments,
     input_responses: &Map<String, Value>,
     response: &UpstreamResponse,
     budget: Option<&WorkBudget>,
 ) -> Explanation {
-    let route = &file.route;
+    let route = &compiled.route;
     let mut trace = Trace::on();
     let args = Value::Object(arguments.given);
     let input_responses = Value::Object(route.input_requests.with_nulls(input_responses));
@@ -48,7 +48,7 @@ pub fn explain_translation(
         translate(&route.translator, input, response, &mut trace);
     let result = result.with_errors_as(route.error_format);
     let mut steps = trace.into_steps();
-    steps.iter_mut().for_each(|step| add_origin(step, &file.rule_origins));
+    steps.iter_mut().for_each(|step| add_origin(step, &compiled.rule_origins));
     // The user supplied the response, so the note that quotes it is shown instead of the one without quotes.
     let notes = notes.into_iter().filter_map(|LogNote { plain, quoting, .. }| quoting.or(plain)).collect();
     Explanation { rule: rule.map(|index| index + 1), steps, notes, result: result_json(&result) }
@@ -91,13 +91,13 @@ pub fn result_json(result: &ToolResult) -> Value {
 /// # Errors
 ///
 /// The error message that a client would receive.
-pub fn example_arguments(route: &Route, given: Map<String, Value>) -> Result<Arguments, String> {
-    if !given.is_empty() {
-        return route.input.check(given.into());
+pub fn example_arguments(route: &Route, arguments: Map<String, Value>) -> Result<Arguments, String> {
+    if !arguments.is_empty() {
+        return route.input.check(arguments.into());
     }
-    let made_up = generated_arguments(route);
+    let generated = generated_arguments(route);
     // A generated value may violate a pattern; this is not a mistake in the example.
-    Ok(route.input.check(made_up.clone()).unwrap_or(made_up))
+    Ok(route.input.check(generated.clone()).unwrap_or(generated))
 }
 
 /// Generates values for the required arguments of a route.
@@ -107,12 +107,12 @@ pub fn generated_arguments(route: &Route) -> Arguments {
     let required = document.get("required").and_then(Value::as_array).into_iter().flatten();
     let argument = |name: &str| {
         let schema = properties.and_then(|properties| properties.get(name));
-        (name.to_owned(), generated(schema.unwrap_or(&Value::Null)))
+        (name.to_owned(), generated_value(schema.unwrap_or(&Value::Null)))
     };
     required.filter_map(Value::as_str).map(argument).collect::<Map<_, _>>().into()
 }
 
-fn generated(schema: &Value) -> Value {
+fn generated_value(schema: &Value) -> Value {
     if let Some(first) =
         schema.get("default").or_else(|| schema["enum"].get(0)).or_else(|| schema["examples"].get(0))
     {

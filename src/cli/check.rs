@@ -66,7 +66,7 @@ pub(super) fn check(arguments: &CheckArguments, screen: &mut Screen) -> Result<(
         Err(problems) => problems.as_slice(),
     };
     let with_notes = || [problems, &loaded.as_ref().map(Loaded::notes).unwrap_or_default()].concat();
-    let is_good = loaded.is_ok() && (problems.is_empty() || !arguments.deny_warnings);
+    let passes = loaded.is_ok() && (problems.is_empty() || !arguments.deny_warnings);
     match arguments.output {
         CheckOutput::Json => screen.json(&json!(with_notes())),
         CheckOutput::Github => problems.iter().for_each(|problem| screen.line(github(problem))),
@@ -74,13 +74,13 @@ pub(super) fn check(arguments: &CheckArguments, screen: &mut Screen) -> Result<(
         CheckOutput::Text => {
             screen.problems(problems);
             let path = arguments.config.path()?;
-            screen.line(summary(&path, problems, loaded.as_ref().ok().filter(|_| is_good)));
+            screen.line(summary(&path, problems, loaded.as_ref().ok().filter(|_| passes)));
             if let Ok(loaded) = &loaded {
                 list_without_schema(loaded, screen);
             }
         }
     }
-    if is_good { Ok(()) } else { Err(CommandError::Reported(1)) }
+    if passes { Ok(()) } else { Err(CommandError::Reported(1)) }
 }
 
 fn explain(code: Code, output: Output, screen: &mut Screen) {
@@ -102,13 +102,13 @@ fn explain(code: Code, output: Output, screen: &mut Screen) {
 /// Lists the tools without an output schema: one line for each reason.
 fn list_without_schema(loaded: &Loaded, screen: &mut Screen) {
     let mut by_reason = BTreeMap::<&str, Vec<&str>>::new();
-    for file in loaded.routes.iter() {
-        if let Some(why) = file.no_output_schema.as_deref() {
-            by_reason.entry(why).or_default().push(file.name().as_str());
+    for route in loaded.routes.iter() {
+        if let Some(reason) = route.no_output_schema.as_deref() {
+            by_reason.entry(reason).or_default().push(route.name().as_str());
         }
     }
-    for (why, tools) in &by_reason {
-        screen.line(format!("no output schema: {}, because {why}", quoted_list(tools.iter().copied())));
+    for (reason, tools) in &by_reason {
+        screen.line(format!("no output schema: {}, because {reason}", quoted_list(tools.iter().copied())));
     }
     if !by_reason.is_empty() {
         screen.line("A tool gets one from `output`, or from `fields` with types in each of its rules.");
@@ -117,13 +117,13 @@ fn list_without_schema(loaded: &Loaded, screen: &mut Screen) {
 
 /// Formats the summary line of the text output: the number of errors and warnings, unless there are none,
 /// and, if the check passes, the number of routes, prompts and upstreams.
-fn summary(path: &Path, problems: &[Problem], good: Option<&Loaded>) -> String {
-    let of = |severity| problems.iter().filter(|problem| problem.severity == severity).count();
-    let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
+fn summary(path: &Path, problems: &[Problem], passed: Option<&Loaded>) -> String {
+    let count = |severity| problems.iter().filter(|problem| problem.severity == severity).count();
+    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
     let path = path.display();
-    let Some(loaded) = good else {
-        let bad = TextStyle::Bad.apply(&pluralize(errors, "error"));
-        return format!("{path}: {bad}, {}", pluralize(warnings, "warning"));
+    let Some(loaded) = passed else {
+        let error_count = TextStyle::Bad.apply(&pluralize(errors, "error"));
+        return format!("{path}: {error_count}, {}", pluralize(warnings, "warning"));
     };
     let mut parts =
         vec![pluralize(loaded.routes.len(), "route"), pluralize(loaded.upstreams.len(), "upstream")];
@@ -131,12 +131,12 @@ fn summary(path: &Path, problems: &[Problem], good: Option<&Loaded>) -> String {
         parts.insert(1, pluralize(loaded.prompts.len(), "prompt"));
     }
     let last = parts.pop().unwrap_or_default();
-    let good = TextStyle::Good.apply("good");
+    let verdict = TextStyle::Good.apply("good");
     let warned = match warnings {
         0 => String::new(),
         _ => format!("; {}, {}", pluralize(errors, "error"), pluralize(warnings, "warning")),
     };
-    format!("{path}: {good}, {} and {last}{warned}", parts.join(", "))
+    format!("{path}: {verdict}, {} and {last}{warned}", parts.join(", "))
 }
 
 /// Formats a problem as a workflow command of GitHub Actions, which becomes an annotation of a line.
@@ -146,17 +146,17 @@ fn github(problem: &Problem) -> String {
         Severity::Warning => "warning",
         Severity::Note => "notice",
     };
-    let (place, message) = match (problem.line, problem.column) {
+    let (location, message) = match (problem.line, problem.column) {
         (Some(line), Some(column)) => {
             // In a workflow command, a property ends at a comma or colon.
             let file = escape_data(&problem.file).replace(':', "%3A").replace(',', "%2C");
-            let place = format!("file={file},line={line},col={column},");
-            (place, message(problem))
+            let location = format!("file={file},line={line},col={column},");
+            (location, message(problem))
         }
         // The source is an environment variable or a flag, which has no position in the repository.
         _ => (String::new(), format!("{}: {}", problem.file, message(problem))),
     };
-    format!("::{command} {place}title={}::{}", problem.code, escape_data(&message))
+    format!("::{command} {location}title={}::{}", problem.code, escape_data(&message))
 }
 
 /// Formats the message of a problem, with its help on the next line.
@@ -260,8 +260,8 @@ mod tests {
             (&result["ruleId"], &result["ruleIndex"], &result["level"]),
             (&json!("G0104"), &json!(0), &json!("error"))
         );
-        let place = &result["locations"][0]["physicalLocation"];
-        assert_eq!(place["artifactLocation"]["uri"], "a%20b.yaml");
-        assert_eq!(place["region"], json!({ "startLine": 1, "startColumn": 9 }));
+        let location = &result["locations"][0]["physicalLocation"];
+        assert_eq!(location["artifactLocation"]["uri"], "a%20b.yaml");
+        assert_eq!(location["region"], json!({ "startLine": 1, "startColumn": 9 }));
     }
 }

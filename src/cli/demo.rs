@@ -57,7 +57,7 @@ pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(),
         introduce(&loaded, (address, admin_address), legacy_address, screen);
         let (legacy_settings, handler) = (ListenerSettings::default(), HttpHandler::new(respond));
         tokio::select! {
-            ended = server.serve(stop, None) => ended,
+            result = server.serve(stop, None) => result,
             _ = server::serve(legacy, legacy_settings, handler, future::pending()) => Ok(()),
         }
     })
@@ -77,15 +77,15 @@ fn introduce(
     legacy: SocketAddr,
     screen: &mut Screen,
 ) {
-    let definitions = loaded.routes.iter().map(|file| &file.route.definition);
+    let definitions = loaded.routes.iter().map(|compiled| &compiled.route.definition);
     let width = definitions.clone().map(|tool| tool.name.as_str().len()).max().unwrap_or(0);
     let tools = definitions.map(|tool| {
         let description = tool.description.as_deref().unwrap_or_default();
         format!("  {:width$}  {description}\n", tool.name.as_str())
     });
     let admin = admin_address.map(|address| {
-        let what = "admin UI: calls, failures, upstreams, and a playground for rules";
-        format!("  http://{address}{:9}  {what}\n", "/")
+        let summary = "admin UI: calls, failures, upstreams, and a playground for rules";
+        format!("  http://{address}{:9}  {summary}\n", "/")
     });
     let text = INTRODUCTION.trim_end().replace("TOOLS", &tools.collect::<String>());
     let text = text.replace("ADMIN", &admin.unwrap_or_default());
@@ -146,8 +146,8 @@ async fn respond(request: Request) -> Response {
 async fn page(method: &str, path: &str, form: &str) -> (StatusCode, &'static str, String) {
     let city = path.strip_prefix("/report/").map(str::to_lowercase);
     let path = city.map_or_else(|| path.to_owned(), |city| format!("/report/{city}"));
-    let known = PAGES.into_iter().find(|(known, ..)| *known == path);
-    match (method, path.as_str(), known) {
+    let entry = PAGES.into_iter().find(|(entry_path, ..)| *entry_path == path);
+    match (method, path.as_str(), entry) {
         ("POST", "/visits", _) => (StatusCode::OK, JSON, visit(form)),
         ("GET", "/statistics", _) => {
             (StatusCode::INTERNAL_SERVER_ERROR, "text/plain", BROKEN_STATISTICS.to_owned())

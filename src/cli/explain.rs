@@ -57,26 +57,27 @@ pub(super) struct ExplainArguments {
 
 pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Result<(), CommandError> {
     let loaded = arguments.config.load(Vec::new())?;
-    let by_name = loaded.routes.iter().find(|file| file.name().as_str() == arguments.route);
-    let (file, in_uri) = by_name
-        .map(|file| (file, Map::new()))
+    let by_name = loaded.routes.iter().find(|compiled| compiled.name().as_str() == arguments.route);
+    let (compiled, uri_arguments) = by_name
+        .map(|compiled| (compiled, Map::new()))
         .or_else(|| route_of_uri(&loaded, &arguments.route))
         .ok_or_else(|| super::no_such_route(&arguments.route, &loaded))?;
-    let mut given = arguments.args.clone().unwrap_or_default();
-    given.extend(in_uri);
+    let mut call_arguments = arguments.args.clone().unwrap_or_default();
+    call_arguments.extend(uri_arguments);
     if arguments.response.is_none() && arguments.exit.is_none() && arguments.stderr.is_none() {
-        return explain_request(arguments.output, &loaded, &file.route, given, screen);
+        return explain_request(arguments.output, &loaded, &compiled.route, call_arguments, screen);
     }
-    let response = recorded(arguments, &file.route, screen)?;
-    explain_response(arguments, file, given, response, screen)
+    let response = recorded_response(arguments, &compiled.route, screen)?;
+    explain_response(arguments, compiled, call_arguments, response, screen)
 }
 
 /// Finds the route of a resource by its URI. Returns the route and the arguments in the URI.
 fn route_of_uri<'a>(loaded: &'a Loaded, uri: &str) -> Option<(&'a CompiledRoute, Map<String, Value>)> {
-    let table = RouteTable::new(loaded.routes.iter().map(|file| Arc::clone(&file.route)).collect()).ok()?;
+    let table =
+        RouteTable::new(loaded.routes.iter().map(|compiled| Arc::clone(&compiled.route)).collect()).ok()?;
     let (route, arguments) = table.by_uri(uri)?;
-    let file = loaded.routes.iter().find(|file| Arc::ptr_eq(&file.route, route))?;
-    Some((file, arguments))
+    let compiled = loaded.routes.iter().find(|compiled| Arc::ptr_eq(&compiled.route, route))?;
+    Some((compiled, arguments))
 }
 
 fn parse_arguments(json: &str) -> Result<Map<String, Value>, String> {
@@ -95,7 +96,7 @@ fn parse_media_type(text: &str) -> Result<HeaderValue, &'static str> {
 
 /// Builds the response to explain. Flags of the command line override parts of the recording. For a command,
 /// the recording is its standard output, and the flags set its exit status and standard error.
-fn recorded(
+fn recorded_response(
     arguments: &ExplainArguments,
     route: &Route,
     screen: &mut Screen,
@@ -116,11 +117,11 @@ fn recorded(
     let recording = file.map_or_else(empty, read_recording)?;
     let is_whole = !matches!(recording, Recording::Body(_));
     let chosen = recording.choose(arguments.entry.as_ref());
-    let shown = file.unwrap_or_else(|| Path::new("-")).display();
-    let mut response = chosen.map_err(|error| CommandError::usage(format!("{shown}: {error}")))?;
-    let mut note_override = |option: &str, own: &str| {
+    let file_name = file.unwrap_or_else(|| Path::new("-")).display();
+    let mut response = chosen.map_err(|error| CommandError::usage(format!("{file_name}: {error}")))?;
+    let mut note_override = |option: &str, recorded_value: &str| {
         if is_whole {
-            screen.info_line(&format!("`{option}` overrides the value of the recording, {own}"));
+            screen.info_line(&format!("`{option}` overrides the value of the recording, {recorded_value}"));
         }
     };
     if let Some(status) = arguments.status {
@@ -142,19 +143,20 @@ fn recorded(
 
 fn explain_response(
     arguments: &ExplainArguments,
-    file: &CompiledRoute,
-    given: Map<String, Value>,
+    compiled: &CompiledRoute,
+    call_arguments: Map<String, Value>,
     response: UpstreamResponse,
     screen: &mut Screen,
 ) -> Result<(), CommandError> {
-    let generated = given.is_empty().then(|| Value::Object(generated_arguments(&file.route).given));
+    let generated =
+        call_arguments.is_empty().then(|| Value::Object(generated_arguments(&compiled.route).given));
     let generated = generated.filter(|generated| *generated != json!({}));
-    let args = example_arguments(&file.route, given).map_err(CommandError::usage)?;
-    let explained = explain_translation(file, args, &Map::new(), &response, None);
+    let args = example_arguments(&compiled.route, call_arguments).map_err(CommandError::usage)?;
+    let explained = explain_translation(compiled, args, &Map::new(), &response, None);
     if arguments.output == Output::Json {
         screen.json(&json!({ "rule": explained.rule, "steps": explained.steps, "notes": explained.notes,
             "result": explained.result, "generated_arguments": generated,
-            "no_output_schema": file.no_output_schema }));
+            "no_output_schema": compiled.no_output_schema }));
         return Ok(());
     }
     let bytes = response.body.len();
@@ -166,12 +168,13 @@ fn explain_response(
         }
     });
     if let Some(generated) = generated {
-        let shown = format!("generated, because `--args` is missing: {generated}");
+        let message = format!("generated, because `--args` is missing: {generated}");
         // Values are not generated from a `pattern`, for example, so the schema may reject them.
-        let invalid = file.route.input.check(generated_arguments(&file.route)).err();
-        let why = invalid
-            .map_or_else(String::new, |why| format!("\na call with these arguments is rejected: {why}"));
-        show_step(screen, "arguments", &(shown + &why));
+        let invalid = compiled.route.input.check(generated_arguments(&compiled.route)).err();
+        let rejection = invalid.map_or_else(String::new, |reason| {
+            format!("\na call with these arguments is rejected: {reason}")
+        });
+        show_step(screen, "arguments", &(message + &rejection));
     }
     for step in &explained.steps {
         show_step(screen, &step.action, &step.found);
@@ -179,8 +182,8 @@ fn explain_response(
     for note in &explained.notes {
         show_step(screen, "log", note);
     }
-    if let Some(why) = &file.no_output_schema {
-        show_step(screen, "schema", &format!("the tool has no output schema, because {why}"));
+    if let Some(reason) = &compiled.no_output_schema {
+        show_step(screen, "schema", &format!("the tool has no output schema, because {reason}"));
     }
     let title = match explained.result["isError"] == true {
         true => TextStyle::Bad.apply("tool error"),
@@ -204,15 +207,15 @@ fn explain_request(
     output: Output,
     loaded: &Loaded,
     route: &Route,
-    given: Map<String, Value>,
+    call_arguments: Map<String, Value>,
     screen: &mut Screen,
 ) -> Result<(), CommandError> {
     let upstream = route.upstream.as_str();
-    let file = loaded.upstreams.iter().find(|file| *file.settings.name() == route.upstream);
-    let built = route.input.check(given.into()).and_then(|checked| {
+    let configured = loaded.upstreams.iter().find(|configured| *configured.settings.name() == route.upstream);
+    let built = route.input.check(call_arguments.into()).and_then(|checked| {
         route.request.build(&checked, &HeaderMap::new(), None).map_err(|error| error.to_string())
     });
-    let (request, shown) = match built {
+    let (request, formatted) = match built {
         Err(error) => {
             let result = route.translator.for_clients(ToolResult::error(ErrorType::Arguments, error));
             if output == Output::Text {
@@ -222,48 +225,51 @@ fn explain_request(
             return Ok(());
         }
         Ok(UpstreamRequest::Command(request)) => {
-            let program = file.and_then(|file| file.settings.command()).into_iter();
-            let own = program.flat_map(|program| std::iter::once(&program.arg0).chain(&program.arguments));
-            let command: Vec<&String> = own.chain(&request.words).collect();
+            let program = configured.and_then(|configured| configured.settings.command()).into_iter();
+            let configured_words =
+                program.flat_map(|program| std::iter::once(&program.arg0).chain(&program.arguments));
+            let command: Vec<&String> = configured_words.chain(&request.words).collect();
             let stdin = String::from_utf8_lossy(&request.stdin);
             // Quoted, so that users can paste it into a shell.
             let words: Vec<String> = command.iter().map(|word| quoted(word)).collect();
-            let shown = format!("{}   (the command `{upstream}`){}", words.join(" "), below(&stdin));
-            (json!({ "upstream": upstream, "command": command, "stdin": stdin }), shown)
+            let formatted =
+                format!("{}   (the command `{upstream}`){}", words.join(" "), after_blank_line(&stdin));
+            (json!({ "upstream": upstream, "command": command, "stdin": stdin }), formatted)
         }
         Ok(UpstreamRequest::Mcp(McpServerRequest { target, arguments, .. })) => {
             let arguments = Value::from(arguments);
-            let shown = format!("CALL {target}   (of upstream `{upstream}`)\n\n{arguments:#}");
-            (json!({ "upstream": upstream, "tool": &*target, "arguments": arguments }), shown)
+            let formatted = format!("CALL {target}   (of upstream `{upstream}`)\n\n{arguments:#}");
+            (json!({ "upstream": upstream, "tool": &*target, "arguments": arguments }), formatted)
         }
         Ok(UpstreamRequest::Http(request)) => {
             let method = request.method.as_str();
-            let sent = file.and_then(|file| Some(file.settings.http()?.describe_request(&request)));
-            let (target, sent) =
+            let sent = configured
+                .and_then(|configured| Some(configured.settings.http()?.describe_request(&request)));
+            let (target, sent_headers) =
                 sent.unwrap_or_else(|| (request.path_and_query.to_string(), request.headers));
-            let mut shown = format!("{method} {target}   (to upstream `{upstream}`)");
+            let mut formatted = format!("{method} {target}   (to upstream `{upstream}`)");
             let mut headers = Map::new();
-            for (name, value) in &sent {
+            for (name, value) in &sent_headers {
                 let value = String::from_utf8_lossy(value.as_bytes());
-                shown += &format!("\n{name}: {value}");
+                formatted += &format!("\n{name}: {value}");
                 headers.insert(name.to_string(), value.into());
             }
             let body = String::from_utf8_lossy(&request.body);
-            shown += &below(&body);
+            formatted += &after_blank_line(&body);
             let request = json!({ "upstream": upstream, "method": method, "target": target,
                 "headers": headers, "body": body });
-            (request, shown)
+            (request, formatted)
         }
     };
     match output {
         Output::Json => screen.json(&request),
-        Output::Text => screen.line(shown),
+        Output::Text => screen.line(formatted),
     }
     Ok(())
 }
 
 /// Returns a text with a blank line above it, or nothing if the text is empty.
-fn below(text: &str) -> String {
+fn after_blank_line(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("\n\n{text}") }
 }
 

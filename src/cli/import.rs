@@ -57,13 +57,13 @@ pub(super) fn openapi(arguments: &OpenapiArguments, screen: &mut Screen) -> Resu
 }
 
 fn read(file: &Path) -> Result<Value, CommandError> {
-    let shown = file.display().to_string();
+    let file_name = file.display().to_string();
     let text = read_input(file, DOCUMENT_LIMIT_BYTES, "document")?;
-    let text =
-        String::from_utf8(text).map_err(|_| CommandError::usage(format!("{shown}: expected UTF-8 text")))?;
+    let text = String::from_utf8(text)
+        .map_err(|_| CommandError::usage(format!("{file_name}: expected UTF-8 text")))?;
     if text.trim().is_empty() {
         return Err(CommandError::usage(format!(
-            "{shown}: expected an OpenAPI document, found an empty file"
+            "{file_name}: expected an OpenAPI document, found an empty file"
         )));
     }
     // JSON is valid YAML, but the YAML parser has tighter limits on length and depth.
@@ -72,5 +72,5 @@ fn read(file: &Path) -> Result<Value, CommandError> {
     {
         return Ok(document);
     }
-    yaml::read(&shown, &text).map_err(CommandError::Problems)
+    yaml::read(&file_name, &text).map_err(CommandError::Problems)
 }

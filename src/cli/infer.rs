@@ -62,7 +62,7 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
     for file in &arguments.files {
         let name =
             file.file_name().map_or_else(|| "sample".into(), |name| name.to_string_lossy().into_owned());
-        let failure = |why: String| CommandError::usage(format!("{}: {why}", file.display()));
+        let failure = |reason: String| CommandError::usage(format!("{}: {reason}", file.display()));
         match read_recording(file)? {
             Recording::Body(_) | Recording::One(_) if arguments.entry.is_some() => {
                 return Err(failure(NO_ENTRIES.to_owned()));
@@ -79,14 +79,14 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
                 samples.push(Sample { name, response });
             }
             Recording::One(_) | Recording::Har(_) if arguments.is_command() => {
-                let why = "expected the output of a command, found an HTTP response";
-                return Err(failure(why.to_owned()));
+                let reason = "expected the output of a command, found an HTTP response";
+                return Err(failure(reason.to_owned()));
             }
             Recording::One(response) => samples.push(Sample { name, response }),
             Recording::Har(exchanges) => {
                 let chosen = selected_entries(exchanges, arguments.entry.as_ref()).map_err(failure)?;
                 for (number, exchange) in chosen {
-                    let response = exchange.response.map_err(|why| failure(why.to_string()))?;
+                    let response = exchange.response.map_err(|reason| failure(reason.to_string()))?;
                     samples.push(Sample { name: format!("{name}, entry {number}"), response });
                     selected.push(SelectedEntry { file, number, method: exchange.method, url: exchange.url });
                 }
@@ -172,9 +172,9 @@ fn selected_entries(
 ) -> Result<Vec<(usize, HarExchange)>, String> {
     let entries = exchanges.len();
     let endpoint = |exchange: &HarExchange| (exchange.method.clone(), path_of(&exchange.url).to_owned());
-    let wanted = exchanges.last().map(endpoint);
+    let last_endpoint = exchanges.last().map(endpoint);
     let is_chosen = |(number, exchange): &(usize, HarExchange)| match choice {
-        None => Some(endpoint(exchange)) == wanted && exchange.response.is_ok(),
+        None => Some(endpoint(exchange)) == last_endpoint && exchange.response.is_ok(),
         Some(EntryChoice::Number(chosen)) => number == chosen,
         Some(EntryChoice::Url(part)) => exchange.url.contains(part.as_str()) && exchange.response.is_ok(),
     };
@@ -233,8 +233,8 @@ fn naming(
         )));
     }
     let program = naming.address.as_deref().filter(|_| naming.is_command());
-    let named = || name_of(program.unwrap_or(path), &arguments.files);
-    naming.name = arguments.name.clone().unwrap_or_else(named);
+    let derived_name = || name_of(program.unwrap_or(path), &arguments.files);
+    naming.name = arguments.name.clone().unwrap_or_else(derived_name);
     naming.upstream = arguments.upstream.clone().unwrap_or_else(|| upstream_of(&naming.name));
     let yaml = propose(&[], &naming).yaml;
     let Err(problems) = config::load(&Sources::from_text("proposal.yaml", yaml)) else { return Ok(naming) };
@@ -251,8 +251,11 @@ fn check_command(request: &str, has_url: bool) -> Result<(), String> {
     if has_url {
         return Err("`--url` cannot be used with `--request 'RUN …'`".to_owned());
     }
-    let Some(at) = request.find(['|', '<', '>', '&', ';', '"', '\'', '`']) else { return Ok(()) };
-    Err(format!("`RUN` has no shell: expected words separated by spaces, found `{}`", &request[at..=at]))
+    let Some(index) = request.find(['|', '<', '>', '&', ';', '"', '\'', '`']) else { return Ok(()) };
+    Err(format!(
+        "`RUN` has no shell: expected words separated by spaces, found `{}`",
+        &request[index..=index]
+    ))
 }
 
 /// Derives the name of the upstream from the name of the tool: `forecast` for `get_forecast`.
@@ -268,8 +271,9 @@ fn name_of(path: &str, files: &[PathBuf]) -> String {
     let path = path.split('?').next().unwrap_or_default();
     let mut segments = path.rsplit('/').filter(|segment| !segment.contains('{')).map(plain);
     let segment = segments.find(|name| !name.is_empty());
-    let file = || files.first().and_then(|file| file.file_stem()).map(|stem| plain(&stem.to_string_lossy()));
-    let name = segment.or_else(file).unwrap_or_default();
+    let file_stem =
+        || files.first().and_then(|file| file.file_stem()).map(|stem| plain(&stem.to_string_lossy()));
+    let name = segment.or_else(file_stem).unwrap_or_default();
     let name: String = name.chars().take(60).collect();
     if name.is_empty() { "get_report".to_owned() } else { format!("get_{name}") }
 }

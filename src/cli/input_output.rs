@@ -72,31 +72,31 @@ impl Screen {
                 Severity::Warning => "WARN",
                 Severity::Note => "INFO",
             };
-            let text = match self.format {
+            let message = match self.format {
                 LogFormat::Text => format!("{problem:#}"),
                 LogFormat::Json => problem.to_string(),
             };
-            self.write_stderr(level, &text);
+            self.write_stderr(level, &message);
         }
     }
 
     /// Writes a remark about the result to standard error, with the level INFO.
-    pub(super) fn info_line(&mut self, text: &str) {
-        self.write_stderr("INFO", text);
+    pub(super) fn info_line(&mut self, message: &str) {
+        self.write_stderr("INFO", message);
     }
 
     /// Writes the error of a failed command to standard error.
-    pub(super) fn error_line(&mut self, text: &str) {
-        let text = match self.format {
-            LogFormat::Text => format!("glossator: {text}"),
-            LogFormat::Json => text.to_owned(),
+    pub(super) fn error_line(&mut self, message: &str) {
+        let message = match self.format {
+            LogFormat::Text => format!("glossator: {message}"),
+            LogFormat::Json => message.to_owned(),
         };
-        self.write_stderr("ERROR", &text);
+        self.write_stderr("ERROR", &message);
     }
 
     /// Writes a line to standard error. If it is closed, the line is lost without an error.
-    fn write_stderr(&mut self, level: &str, text: &str) {
-        let _ = writeln!(self.err, "{}", self.format.line(level, text));
+    fn write_stderr(&mut self, level: &str, message: &str) {
+        let _ = writeln!(self.err, "{}", self.format.line(level, message));
     }
 }
 
@@ -110,19 +110,19 @@ pub(super) fn read_recording(file: &Path) -> Result<Recording, CommandError> {
         .map_err(|error| CommandError::usage(format!("{}: {error}", file.display())))
 }
 
-/// Reads a file of at most `limit_bytes`. `-` reads standard input. `what` names the kind of file in errors.
-pub(super) fn read_input(file: &Path, limit_bytes: u64, what: &str) -> Result<Vec<u8>, CommandError> {
-    let shown = file.display();
+/// Reads a file of at most `limit_bytes`. `-` reads standard input. `kind` names the kind of file in errors.
+pub(super) fn read_input(file: &Path, limit_bytes: u64, kind: &str) -> Result<Vec<u8>, CommandError> {
+    let file_name = file.display();
     let mut content = Vec::new();
-    let read = match file == Path::new("-") {
+    let result = match file == Path::new("-") {
         true => io::stdin().take(limit_bytes + 1).read_to_end(&mut content),
         false => File::open(file).and_then(|file| file.take(limit_bytes + 1).read_to_end(&mut content)),
     };
-    match read {
+    match result {
         Ok(bytes) if bytes as u64 <= limit_bytes => Ok(content),
         Ok(_) => Err(CommandError::usage(format!(
-            "{shown}: a {what} may have at most {limit_bytes} bytes, found more"
+            "{file_name}: a {kind} may have at most {limit_bytes} bytes, found more"
         ))),
-        Err(error) => Err(CommandError::usage(format!("{shown}: {error}"))),
+        Err(error) => Err(CommandError::usage(format!("{file_name}: {error}"))),
     }
 }

@@ -49,7 +49,7 @@ struct Rewritten {
 pub(super) fn migrate(arguments: &MigrateArguments, screen: &mut Screen) -> Result<(), CommandError> {
     let mut paths = BTreeMap::new();
     for path in &arguments.paths {
-        find(path, &mut paths)?;
+        find_files(path, &mut paths)?;
     }
     let (mut files, mut problems) = (Vec::new(), Vec::new());
     for (path, format) in paths.values() {
@@ -60,7 +60,7 @@ pub(super) fn migrate(arguments: &MigrateArguments, screen: &mut Screen) -> Resu
                 let before = String::from_utf8(before).expect("only UTF-8 is migrated");
                 files.push(Rewritten { path: path.clone(), name, before, after });
             }
-            Err(found) => problems.extend(found.as_slice().to_vec()),
+            Err(file_problems) => problems.extend(file_problems.as_slice().to_vec()),
         }
     }
     let is_written = problems.is_empty() || arguments.keep_going;
@@ -93,22 +93,24 @@ pub(super) fn migrate(arguments: &MigrateArguments, screen: &mut Screen) -> Resu
 
 /// Collects the files at a path, by their canonical paths, because the command line may name a file twice.
 /// Skips symbolic links in folders, because they may lead to other places, and hidden entries.
-fn find(path: &Path, found: &mut BTreeMap<PathBuf, (PathBuf, Format)>) -> Result<(), CommandError> {
-    let why = |error: io::Error| CommandError::usage(format!("{}: {error}", path.display()));
-    if fs::metadata(path).map_err(why)?.is_file() {
+fn find_files(path: &Path, found: &mut BTreeMap<PathBuf, (PathBuf, Format)>) -> Result<(), CommandError> {
+    let usage_error = |error: io::Error| CommandError::usage(format!("{}: {error}", path.display()));
+    if fs::metadata(path).map_err(usage_error)?.is_file() {
         let Some(format) = format_of(path) else {
-            let text = format!("{}: expected a `.yaml`, `.yml` or `.md` file", path.display());
-            return Err(CommandError::usage(text));
+            let message = format!("{}: expected a `.yaml`, `.yml` or `.md` file", path.display());
+            return Err(CommandError::usage(message));
         };
-        found.entry(fs::canonicalize(path).map_err(why)?).or_insert_with(|| (path.to_owned(), format));
+        found
+            .entry(fs::canonicalize(path).map_err(usage_error)?)
+            .or_insert_with(|| (path.to_owned(), format));
         return Ok(());
     }
-    for entry in fs::read_dir(path).map_err(why)? {
-        let entry = entry.map_err(why)?;
-        let (kind, path) = (entry.file_type().map_err(why)?, entry.path());
+    for entry in fs::read_dir(path).map_err(usage_error)? {
+        let entry = entry.map_err(usage_error)?;
+        let (kind, path) = (entry.file_type().map_err(usage_error)?, entry.path());
         let is_hidden = entry.file_name().to_string_lossy().starts_with('.');
         if !is_hidden && (kind.is_dir() || (kind.is_file() && format_of(&path).is_some())) {
-            find(&path, found)?;
+            find_files(&path, found)?;
         }
     }
     Ok(())
@@ -128,32 +130,32 @@ pub(super) fn replace_files<'f>(
     files: impl IntoIterator<Item = (&'f Path, &'f str)>,
 ) -> Result<(), (&'f Path, io::Error)> {
     let mut temporaries = Vec::new();
-    let mut written = Ok(());
+    let mut result = Ok(());
     for (path, text) in files {
         // Resolves a symbolic link, so that its target is replaced and not the link.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let temporary = target.with_file_name(format!(".{name}.new-{}", std::process::id()));
-        written = write_temporary(&target, &temporary, text).map_err(|error| (path, error));
+        result = write_temporary(&target, &temporary, text).map_err(|error| (path, error));
         temporaries.push((temporary, target, path));
-        if written.is_err() {
+        if result.is_err() {
             break;
         }
     }
     for (temporary, target, path) in temporaries {
-        if written.is_ok() {
-            written = fs::rename(&temporary, target).map_err(|error| (path, error));
+        if result.is_ok() {
+            result = fs::rename(&temporary, target).map_err(|error| (path, error));
         }
-        if written.is_err() {
+        if result.is_err() {
             let _ = fs::remove_file(temporary);
         }
     }
-    written
+    result
 }
 
-/// Writes the file `path` with the permissions, and if possible the owner, of the file `like`.
-fn write_temporary(like: &Path, path: &Path, text: &str) -> io::Result<()> {
-    let metadata = fs::metadata(like)?;
+/// Writes the file `path` with the permissions, and if possible the owner, of the file `original`.
+fn write_temporary(original: &Path, path: &Path, text: &str) -> io::Result<()> {
+    let metadata = fs::metadata(original)?;
     let mut file = File::create_new(path)?;
     // Can fail if the file belongs to another user or group, because only root may set these freely.
     let _ = fchown(&file, Some(metadata.uid()), Some(metadata.gid()));
@@ -167,9 +169,9 @@ fn show(files: &[Rewritten], diff: bool, screen: &mut Screen) {
         if diff {
             show_diff(name, before, &after.text, screen);
         } else {
-            for Change { line, column, section, was, now } in &after.changes {
-                let now = TextStyle::Good.apply(&format!("`{now}`"));
-                screen.line(format!("{name}:{line}:{column}: {section}: `{was}` is now {now}"));
+            for Change { line, column, section, was: old_name, now: new_name } in &after.changes {
+                let new_name = TextStyle::Good.apply(&format!("`{new_name}`"));
+                screen.line(format!("{name}:{line}:{column}: {section}: `{old_name}` is now {new_name}"));
             }
         }
     }

@@ -108,7 +108,7 @@ enum CommandError {
     /// Any other failure.
     Other {
         /// Error message.
-        text: String,
+        message: String,
         /// Exit status.
         status: u8,
     },
@@ -119,18 +119,18 @@ const CONFIG_STATUS: u8 = 78;
 
 impl CommandError {
     /// Error for invalid usage of the command line.
-    fn usage(text: impl Into<String>) -> Self {
-        Self::Other { text: text.into(), status: 2 }
+    fn usage(message: impl Into<String>) -> Self {
+        Self::Other { message: message.into(), status: 2 }
     }
 
     /// Error for a missing or invalid configuration.
-    fn config(text: impl Into<String>) -> Self {
-        Self::Other { text: text.into(), status: CONFIG_STATUS }
+    fn config(message: impl Into<String>) -> Self {
+        Self::Other { message: message.into(), status: CONFIG_STATUS }
     }
 
     /// Error at runtime: of the system, or of another program.
-    fn runtime(text: impl Into<String>) -> Self {
-        Self::Other { text: text.into(), status: 1 }
+    fn runtime(message: impl Into<String>) -> Self {
+        Self::Other { message: message.into(), status: 1 }
     }
 
     fn from_error(error: impl std::error::Error) -> Self {
@@ -165,9 +165,9 @@ fn run_program() -> ExitCode {
     let mut screen = Screen::new();
     let command_line = match CommandLine::try_parse() {
         Ok(command_line) => command_line,
-        Err(message) => return show_parse_result(&message, &mut screen),
+        Err(error) => return show_parse_result(&error, &mut screen),
     };
-    let (output, done) = match command_line.command.unwrap_or(Command::Run(command_line.run)) {
+    let (output, result) = match command_line.command.unwrap_or(Command::Run(command_line.run)) {
         Command::Run(arguments) => (Output::Text, serve::run(&arguments, &mut screen)),
         Command::Stdio(arguments) => (Output::Text, serve::stdio(&arguments, &mut screen)),
         Command::Cgi(arguments) => (Output::Text, serve::cgi(&arguments, &mut screen)),
@@ -190,16 +190,16 @@ fn run_program() -> ExitCode {
     };
     // All log lines must be written before the messages below.
     log::flush();
-    let Err(failure) = done else { return ExitCode::SUCCESS };
+    let Err(failure) = result else { return ExitCode::SUCCESS };
     match (&failure, output) {
         (CommandError::Reported(_), _) => {}
         (CommandError::Problems(problems), Output::Text) => screen.problems(problems.as_slice()),
         (CommandError::Problems(problems), Output::Json) => {
             screen.json(&json!({ "ok": false, "problems": problems }));
         }
-        (CommandError::Other { text, .. }, Output::Text) => screen.error_line(text),
-        (CommandError::Other { text, .. }, Output::Json) => {
-            screen.json(&json!({ "ok": false, "error": text }))
+        (CommandError::Other { message, .. }, Output::Text) => screen.error_line(message),
+        (CommandError::Other { message, .. }, Output::Json) => {
+            screen.json(&json!({ "ok": false, "error": message }))
         }
     }
     match failure {
@@ -209,30 +209,29 @@ fn run_program() -> ExitCode {
 }
 
 /// Prints help, the version, or a usage error: clap returns all three as a parsing error.
-fn show_parse_result(message: &clap::Error, screen: &mut Screen) -> ExitCode {
+fn show_parse_result(error: &clap::Error, screen: &mut Screen) -> ExitCode {
     screen.format = serve::early_log_format();
-    let unknown =
-        message.get(ContextKind::InvalidArg).or_else(|| message.get(ContextKind::InvalidSubcommand));
+    let unknown = error.get(ContextKind::InvalidArg).or_else(|| error.get(ContextKind::InvalidSubcommand));
     if let Some(ContextValue::String(argument)) = unknown
         && let Some(hint) = hint_for(argument)
     {
         screen.error_line(&hint);
         return ExitCode::from(2);
     }
-    if message.use_stderr() && screen.format == log::LogFormat::Json {
-        let text = message.to_string();
-        screen.error_line(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
+    if error.use_stderr() && screen.format == log::LogFormat::Json {
+        let message = error.to_string();
+        screen.error_line(message.strip_prefix("error: ").unwrap_or(&message).trim_end());
     } else {
         // Standard output may be closed; that is not an error.
-        let _ = message.print();
+        let _ = error.print();
     }
-    ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2))
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 /// Suggests what to write instead of an unknown argument, if that is known.
 fn hint_for(argument: &str) -> Option<String> {
-    if let Some(now) = renamed_flag(argument) {
-        return Some(format!("`{argument}` is now `{now}`"));
+    if let Some(new_name) = renamed_flag(argument) {
+        return Some(format!("`{argument}` is now `{new_name}`"));
     }
     let is_configuration = argument.ends_with(".yaml") || argument.ends_with(".yml");
     is_configuration.then(|| format!("unexpected argument `{argument}`; write `--config {argument}`"))
@@ -264,7 +263,7 @@ impl ConfigArgument {
 
 /// Error for an unknown route name.
 fn no_such_route(name: &str, loaded: &Loaded) -> CommandError {
-    let names = quoted_list(loaded.routes.iter().map(|file| file.name().as_str()));
+    let names = quoted_list(loaded.routes.iter().map(|route| route.name().as_str()));
     let names = if names.is_empty() { "none" } else { names.as_str() };
     CommandError::usage(format!("there is no route `{name}`; there are {names}"))
 }

@@ -53,24 +53,25 @@ pub(super) fn new(arguments: &NewArguments, screen: &mut Screen) -> Result<(), C
     let files: Vec<_> = files_of(entry)
         .into_iter()
         .map(|file| {
-            let inside = file.path().strip_prefix(name).expect("paths of files begin with the entry's name");
-            (arguments.folder.join(inside), file.contents())
+            let relative_path =
+                file.path().strip_prefix(name).expect("paths of files begin with the entry's name");
+            (arguments.folder.join(relative_path), file.contents())
         })
         .collect();
     if let Some((path, _)) = files.iter().find(|(path, _)| path.symlink_metadata().is_ok()) {
-        let text = format!("{} exists; no file was written: choose an empty folder", path.display());
-        return Err(CommandError::runtime(text));
+        let message = format!("{} exists; no file was written: choose an empty folder", path.display());
+        return Err(CommandError::runtime(message));
     }
     for (path, contents) in &files {
         write(path, contents).map_err(|error| {
             CommandError::runtime(format!("{} can't be written: {error}", path.display()))
         })?;
     }
-    let written: Vec<_> = files.iter().map(|(path, _)| path.display().to_string()).collect();
+    let paths: Vec<_> = files.iter().map(|(path, _)| path.display().to_string()).collect();
     match arguments.output {
-        Output::Json => screen.json(&json!({ "files": written })),
+        Output::Json => screen.json(&json!({ "files": paths })),
         Output::Text => {
-            for path in written {
+            for path in paths {
                 screen.line(path);
             }
             screen.info_line(&format!(

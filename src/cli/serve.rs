@@ -124,28 +124,28 @@ const CGI_FAILURE: &str = "glossator can't serve: its errors are in the web serv
 
 pub(super) fn cgi(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), CommandError> {
     screen.format = early_log_format();
-    let served = serve_request(arguments, screen);
-    if served.is_err() {
+    let result = serve_request(arguments, screen);
+    if result.is_err() {
         write_response(&cgi_api::error_response(http::StatusCode::INTERNAL_SERVER_ERROR, CGI_FAILURE));
     }
-    served
+    result
 }
 
 fn serve_request(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), CommandError> {
-    let (request, own): (Vec<_>, Vec<_>) =
+    let (request_variables, other_variables): (Vec<_>, Vec<_>) =
         config::process_variables().partition(|(name, _)| cgi_api::is_request_variable(name));
     let sources = Sources {
         origin: ConfigSource::Path(arguments.config.path()?),
         // Without the variables of the request: otherwise a client could set a value that the configuration
         // refers to, as in "httpoxy".
-        environment: Environment::from_variables(own),
+        environment: Environment::from_variables(other_variables),
         flags: arguments.log.flags(&None),
     };
     let loaded = config::load(&sources).map_err(CommandError::Problems)?;
     screen.format = loaded.log.format;
     screen.problems(&loaded.warnings);
     log::init(&loaded.log).map_err(CommandError::runtime)?;
-    let request = match cgi_api::request(&request, tokio::io::stdin()) {
+    let request = match cgi_api::request(&request_variables, tokio::io::stdin()) {
         Ok(request) => request,
         Err(error) => {
             write_response(&cgi_api::error_response(error.status, &error.to_string()));
@@ -197,9 +197,9 @@ fn load(
     Ok((sources, loaded, hangups, stop))
 }
 
-/// Returns a function that converts a system error to a failure with the description `what`.
-pub(super) fn system_failure(what: &'static str) -> impl Fn(io::Error) -> CommandError {
-    move |error| CommandError::runtime(format!("{what}: {}", ErrorChain(&error)))
+/// Returns a function that converts a system error to a failure with this `description`.
+pub(super) fn system_failure(description: &'static str) -> impl Fn(io::Error) -> CommandError {
+    move |error| CommandError::runtime(format!("{description}: {}", ErrorChain(&error)))
 }
 
 /// Error text if a signal handler can't be installed.
@@ -217,10 +217,10 @@ pub(super) fn run_in_runtime(
     log::init(&loaded.log).map_err(CommandError::runtime)?;
     descriptors::raise_limit();
     let runtime = build_runtime(&mut Builder::new_multi_thread())?;
-    let done = runtime.block_on(work);
+    let result = runtime.block_on(work);
     // Dropping the runtime would wait for blocking tasks without a timeout.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
-    done
+    result
 }
 
 fn build_runtime(builder: &mut Builder) -> Result<Runtime, CommandError> {
@@ -255,9 +255,9 @@ impl BoundServer {
         let bind_failure = |where_to_set: &'static str| {
             move |error: String| CommandError::runtime(format!("{error}; set another address {where_to_set}"))
         };
-        let unusable =
+        let inherited_failure =
             system_failure("can't listen on the socket that `LISTEN_FDS` passes (socket activation)");
-        let port = match server::inherited().map_err(unusable)? {
+        let port = match server::inherited().map_err(inherited_failure)? {
             Some(port) => port,
             None => server::bind(app.settings.listen).map_err(bind_failure("with `--listen`"))?,
         };

@@ -36,31 +36,31 @@ pub(super) struct TestArguments {
 
 pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(), CommandError> {
     let loaded = arguments.config.load(Vec::new())?;
-    let of_route = |name: &str| loaded.routes.iter().any(|file| file.name().as_str() == name);
-    if let Some(unknown) = arguments.routes.iter().find(|name| !of_route(name)) {
+    let has_route = |name: &str| loaded.routes.iter().any(|route| route.name().as_str() == name);
+    if let Some(unknown) = arguments.routes.iter().find(|name| !has_route(name)) {
         return Err(super::no_such_route(unknown, &loaded));
     }
-    let is_selected = |name: &str, file: &CompiledRoute| {
-        let route = file.name().as_str();
+    let is_selected = |name: &str, compiled: &CompiledRoute| {
+        let route = compiled.name().as_str();
         (arguments.routes.is_empty() || arguments.routes.iter().any(|selected| selected == route))
             && arguments.filter.as_ref().is_none_or(|filter| name.contains(filter))
     };
     let mut results = Vec::new();
-    for file in loaded.routes.iter() {
-        for (index, example) in file.tests.iter().enumerate() {
+    for compiled in loaded.routes.iter() {
+        for (index, example) in compiled.tests.iter().enumerate() {
             // A test without a name is identified by its number.
-            let own = example.name.clone().unwrap_or_else(|| (index + 1).to_string());
-            let name = format!("{}/{own}", file.name());
-            if is_selected(&name, file) {
-                results.push(TestResult::run(name, index, file, example));
+            let test_name = example.name.clone().unwrap_or_else(|| (index + 1).to_string());
+            let name = format!("{}/{test_name}", compiled.name());
+            if is_selected(&name, compiled) {
+                results.push(TestResult::run(name, index, compiled, example));
             }
         }
     }
     if let Some(filter) = arguments.filter.as_ref().filter(|_| results.is_empty()) {
         let routes = quoted_list(arguments.routes.iter().map(String::as_str));
-        let of = if routes.is_empty() { String::new() } else { format!(" of {routes}") };
+        let scope = if routes.is_empty() { String::new() } else { format!(" of {routes}") };
         return Err(CommandError::usage(format!(
-            "no test{of} has `{filter}` in its name, which is `ROUTE/TEST`"
+            "no test{scope} has `{filter}` in its name, which is `ROUTE/TEST`"
         )));
     }
     let different = || results.iter().filter(|result| !result.differences.is_empty());
@@ -69,7 +69,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
     for result in different().filter(|_| arguments.update) {
         match update(result, arguments.accept_errors) {
             Ok(()) => updated.push(result),
-            Err(why) => not_updated.push((&result.name, why)),
+            Err(reason) => not_updated.push((&result.name, reason)),
         }
     }
     let failed = different().count() - updated.len();
@@ -77,7 +77,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
     match arguments.output {
         Output::Json => {
             let tests: Vec<_> = results.iter().map(TestResult::to_json).collect();
-            let reasons = not_updated.iter().map(|(name, why)| json!({ "name": name, "why": why }));
+            let reasons = not_updated.iter().map(|(name, reason)| json!({ "name": name, "why": reason }));
             let updated: Vec<_> = updated.iter().map(|result| &result.name).collect();
             screen.json(&json!({ "passed": passed, "failed": failed, "updated": updated,
                 "not_updated": reasons.collect::<Vec<_>>(), "tests": tests }));
@@ -95,8 +95,8 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
             screen.line(format!("{passed} passed, {failed} failed{updates} in {routes}"));
         }
     }
-    for (name, why) in not_updated {
-        screen.error_line(&format!("{name} is unchanged: {why}"));
+    for (name, reason) in not_updated {
+        screen.error_line(&format!("{name} is unchanged: {reason}"));
     }
     if failed == 0 { Ok(()) } else { Err(CommandError::Reported(1)) }
 }
@@ -107,7 +107,7 @@ struct TestResult<'a> {
     /// Index of the test in its route.
     index: usize,
     /// The new `expect`, built from the actual result. `None` if the arguments of the test are invalid.
-    found: Option<Value>,
+    new_expect: Option<Value>,
     position: &'a Position,
     differences: Vec<Difference<'a>>,
     /// If the test fails and the actual result is an error: how this error differs from what is expected.
@@ -125,15 +125,15 @@ struct Difference<'a> {
 }
 
 impl<'a> TestResult<'a> {
-    fn run(name: String, index: usize, file: &'a CompiledRoute, example: &'a Example) -> Self {
-        let (mut found, mut error) = (None, None);
-        let differences = match example_arguments(&file.route, example.args.clone()) {
+    fn run(name: String, index: usize, compiled: &'a CompiledRoute, example: &'a Example) -> Self {
+        let (mut new_expect, mut error) = (None, None);
+        let differences = match example_arguments(&compiled.route, example.args.clone()) {
             Ok(checked) => {
                 let result =
-                    explain_translation(file, checked, &example.input_responses, &example.response, None)
+                    explain_translation(compiled, checked, &example.input_responses, &example.response, None)
                         .result;
                 let expect = example.expect.as_ref();
-                found = Some(Value::Object(to_expect(&result, expect)));
+                new_expect = Some(Value::Object(to_expect(&result, expect)));
                 let differences = differences(&result, example);
                 let is_error = result["isError"] == true && !differences.is_empty();
                 error = is_error.then_some(match expect {
@@ -143,15 +143,15 @@ impl<'a> TestResult<'a> {
                 });
                 differences
             }
-            Err(why) => vec![Difference {
+            Err(error_message) => vec![Difference {
                 part: "args",
                 position: &example.position,
                 expected: "arguments that meet the input schema".into(),
-                found: why,
+                found: error_message,
             }],
         };
-        let (route, position) = (file.name().as_str(), &example.position);
-        Self { name, route, index, found, position, differences, error }
+        let (route, position) = (compiled.name().as_str(), &example.position);
+        Self { name, route, index, new_expect, position, differences, error }
     }
 
     fn show(&self, is_updated: bool, screen: &mut Screen) {
@@ -208,37 +208,37 @@ fn update(result: &TestResult<'_>, accept_errors: bool) -> Result<(), String> {
     if let Some(error) = result.error.filter(|_| !accept_errors) {
         return Err(format!("{error}; `--accept-errors` writes it"));
     }
-    let expect = result.found.as_ref().ok_or("its arguments are invalid")?;
+    let expect = result.new_expect.as_ref().ok_or("its arguments are invalid")?;
     let file = Path::new(&result.position.file);
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
-    let written = update_expectation(&text, result.route, result.index, expect)?;
-    replace_files([(file, written.as_str())]).map_err(|(_, error)| error.to_string())
+    let updated = update_expectation(&text, result.route, result.index, expect)?;
+    replace_files([(file, updated.as_str())]).map_err(|(_, error)| error.to_string())
 }
 
 /// Builds the new `expect` from a result, with the same members as before.
-fn to_expect(result: &Value, before: Option<&Expectation>) -> Map<String, Value> {
+fn to_expect(result: &Value, previous: Option<&Expectation>) -> Map<String, Value> {
     let mut expect = Map::new();
     let first_text = &result["content"][0]["text"];
     let structured = result.get("structuredContent");
     let is_error = result["isError"] == true;
     // An error and a success have different members, so the members of the old `expect` do not apply.
-    let before = before.filter(|before| is_error || !before.is_error());
-    if is_error || before.is_some_and(|before| before.is_error.is_some()) {
+    let previous = previous.filter(|previous| is_error || !previous.is_error());
+    if is_error || previous.is_some_and(|previous| previous.is_error.is_some()) {
         expect.insert("isError".into(), is_error.into());
     }
     if let Some(structured) = structured
-        && before.is_none_or(|before| before.structured.is_some())
+        && previous.is_none_or(|previous| previous.structured.is_some())
     {
         expect.insert("structuredContent".into(), structured.clone());
     }
-    if let Some(content) = before.and_then(|before| before.content.as_ref()) {
+    if let Some(content) = previous.and_then(|previous| previous.content.as_ref()) {
         let is_text = content.value.is_string() && first_text.is_string();
         let found = if is_text { first_text } else { &result["content"] };
         expect.insert("content".into(), found.clone());
     }
-    if let Some(text) = before.and_then(|before| before.text.as_ref()) {
-        let holds = first_text.as_str().is_some_and(|found| found.contains(&text.value));
-        let text = if holds { text.value.as_str().into() } else { first_text.clone() };
+    if let Some(text) = previous.and_then(|previous| previous.text.as_ref()) {
+        let is_contained = first_text.as_str().is_some_and(|found| found.contains(&text.value));
+        let text = if is_contained { text.value.as_str().into() } else { first_text.clone() };
         expect.insert("text".into(), text);
     }
     let checks_more_than_is_error = expect.keys().any(|key| key != "isError");

@@ -94,8 +94,8 @@ pub(super) fn read(
     operation_arguments: &mut UsedArguments,
 ) -> Option<AsyncOperationRule> {
     let node = &entry.value;
-    let name = upstream.map(|file| file.settings.name());
-    if let (Some(name), None) = (name, upstream.and_then(|file| file.settings.http())) {
+    let name = upstream.map(|parsed| parsed.settings.name());
+    if let (Some(name), None) = (name, upstream.and_then(|parsed| parsed.settings.http())) {
         let message = format!("`async_operation` requires an HTTP upstream, and `{name}` has no `url`");
         let help = "remove it; a call may take up to `timeout`";
         return report.reject(Code::WrongUpstreamKind.at_span(entry.key.span), message, help);
@@ -134,8 +134,8 @@ pub(super) fn read(
             let help = "write `id: .id`, and the polling request as `status`";
             return report.reject(Code::UndeclaredArgument.at_span(id.span), message, help);
         }
-        let own = used.arguments.iter().find(|argument| !request_arguments.has(&argument.name));
-        if let Some(ArgumentUse { name, span, .. }) = own.filter(|_| polls_by_id && !has_id) {
+        let other_argument = used.arguments.iter().find(|argument| !request_arguments.has(&argument.name));
+        if let Some(ArgumentUse { name, span, .. }) = other_argument.filter(|_| polls_by_id && !has_id) {
             let message = format!("`{{{name}}}` is an argument of the tool, not the id of the operation");
             report.warning(Code::UndeclaredArgument.at_span(*span), message, "write `{job}` for the id");
         }

@@ -22,12 +22,14 @@ pub struct CertificateExpiry {
 /// have expired or will expire soon.
 pub(super) fn read(report: &Report<'_>, root: &Node) -> Vec<CertificateExpiry> {
     let (expiries, now) = (report.certificates(), SystemTime::now());
-    for (span, at) in &expiries {
-        let date =
-            Timestamp::try_from(*at).map_or_else(|_| "an unknown date".to_owned(), |at| at.to_string());
-        let message = match *at {
-            at if at <= now => format!("the certificate has expired: it was valid until {date}"),
-            at if at <= now + WARNED_BEFORE => {
+    for (span, expires_at) in &expiries {
+        let date = Timestamp::try_from(*expires_at)
+            .map_or_else(|_| "an unknown date".to_owned(), |expires_at| expires_at.to_string());
+        let message = match *expires_at {
+            expires_at if expires_at <= now => {
+                format!("the certificate has expired: it was valid until {date}")
+            }
+            expires_at if expires_at <= now + WARNED_BEFORE => {
                 format!("the certificate expires within a week, at {date}")
             }
             _ => continue,
@@ -37,9 +39,9 @@ pub(super) fn read(report: &Report<'_>, root: &Node) -> Vec<CertificateExpiry> {
     }
     let (mut found, mut values) = (Vec::new(), vec![(String::new(), root)]);
     while let Some((path, node)) = values.pop() {
-        if let Some((_, at)) = expiries.iter().find(|(span, _)| *span == node.span) {
+        if let Some((_, expires_at)) = expiries.iter().find(|(span, _)| *span == node.span) {
             let setting = path.trim_start_matches('.').to_owned();
-            found.push(CertificateExpiry { setting, at: *at });
+            found.push(CertificateExpiry { setting, at: *expires_at });
         }
         let entries = node.as_map().unwrap_or_default().iter();
         values.extend(entries.map(|entry| (format!("{path}.{}", entry.key.text), &entry.value)));

@@ -25,18 +25,18 @@ pub(super) struct Clients {
 /// Parses `clients`. `auth` is `None` if `server` has errors.
 pub(super) fn read(
     context: ReadContext<'_>,
-    file: &Node,
+    root: &Node,
     auth: Option<Option<ResourceServer>>,
     default_scopes: &Scopes,
 ) -> Clients {
-    let (report, entry) = (context.report, file.entry("clients"));
-    let has_auth = file.at_path(&["server", "auth"]).is_some();
+    let (report, entry) = (context.report, root.entry("clients"));
+    let has_auth = root.at_path(&["server", "auth"]).is_some();
     let entries = entry.and_then(|entry| entry.value.as_map()).unwrap_or_default();
-    let named = entry.map_or(Ok(Named(Vec::new())), |entry| {
+    let named_clients = entry.map_or(Ok(Named(Vec::new())), |entry| {
         let kind = Named::<ClientSettings>::KIND;
         Named::<ClientSettings>::read(&Cursor::new(context, entry.key.span, &entry.value, "`clients`", kind))
     });
-    let named = named.map(|Named(clients)| clients);
+    let named_clients = named_clients.map(|Named(clients)| clients);
     for name in entries.iter().map(|entry| &entry.key) {
         let text = &name.text;
         if text.is_empty() || text.len() > NAME_LIMIT_BYTES || text.chars().any(char::is_control) {
@@ -47,22 +47,22 @@ pub(super) fn read(
             report.error(Code::InvalidName.at_span(name.span), message, help);
         }
     }
-    if let (Some(entry), Ok([]), false) = (entry, named.as_deref(), has_auth) {
+    if let (Some(entry), Ok([]), false) = (entry, named_clients.as_deref(), has_auth) {
         let help = "add one with the hash of its key: `clients: { reports: { api_key_hashes: [sha256:…] } }`";
         report.error(Code::NoClients.at_span(entry.key.span), "no client can call: `clients` is empty", help);
     }
     if let Some(auth) = &auth {
         check_subjects(report, entries, auth.as_ref());
     }
-    if let Ok(named) = &named {
-        let clients = || named.iter().map(|(_, client)| client);
+    if let Ok(named_clients) = &named_clients {
+        let clients = || named_clients.iter().map(|(_, client)| client);
         check_distinct(report, entries, "certificates", clients().flat_map(|client| &client.certificates));
         check_distinct(report, entries, "jwt_subjects", clients().flat_map(|client| &client.jwt_subjects));
     }
     let are_authenticated = entry.is_some() || has_auth;
     let with_name = |(name, client)| ClientSettings { name, ..client };
-    let access = named.ok().filter(|_| are_authenticated).map(|named| AccessSettings {
-        clients: named.into_iter().map(with_name).collect(),
+    let access = named_clients.ok().filter(|_| are_authenticated).map(|named_clients| AccessSettings {
+        clients: named_clients.into_iter().map(with_name).collect(),
         server: auth.flatten(),
         scopes: default_scopes.clone(),
     });
@@ -97,10 +97,10 @@ fn check_distinct<T: Eq + Hash>(
     values: impl Iterator<Item = T>,
 ) {
     let nodes = clients.iter().filter_map(|client| client.value.get(key)?.as_list()).flatten();
-    let mut known = HashMap::new();
+    let mut seen = HashMap::new();
     for (value, node) in values.zip(nodes) {
-        if let Some(other) = known.insert(value, node.span) {
-            let message = format!("duplicate value in `{key}`; also at {}", report.file_and_line(other));
+        if let Some(first_span) = seen.insert(value, node.span) {
+            let message = format!("duplicate value in `{key}`; also at {}", report.file_and_line(first_span));
             let help = "remove one of the two: the value identifies one client";
             report.error(Code::DuplicateValue.at_span(node.span), message, help);
         }
@@ -114,9 +114,9 @@ impl Clients {
         if report.errors() > 0 {
             return;
         }
-        let places = all_scopes(root);
+        let scope_nodes = all_scopes(root);
         let Some(access) = &self.access else {
-            for node in places {
+            for node in scope_nodes {
                 let message = "`scopes` has no effect: clients are not authenticated";
                 let help = "configure `clients`, or remove `scopes`: without clients every client is allowed";
                 report.error(Code::ScopesWithoutClients.at_span(node.span), message, help);
@@ -128,11 +128,11 @@ impl Clients {
             return;
         }
         let mut reported = HashSet::new();
-        for item in places.into_iter().filter_map(Node::as_list).flatten() {
+        for item in scope_nodes.into_iter().filter_map(Node::as_list).flatten() {
             let Some(name) = item.as_text() else { continue };
             let scope = Scopes::from_client([name]);
-            let is_held = access.clients.iter().any(|client| client.scopes.contains_all(&scope));
-            if !is_held && reported.insert(name) {
+            let is_granted = access.clients.iter().any(|client| client.scopes.contains_all(&scope));
+            if !is_granted && reported.insert(name) {
                 let message = format!("no client has the scope `{name}`");
                 let help = "add it to `scopes` of a client under `clients`, or remove it";
                 report.warning(Code::UnusedScope.at_span(item.span), message, help);
@@ -144,11 +144,11 @@ impl Clients {
     pub(super) fn warn_of_missing_tls(&self, report: &Report<'_>, root: &Node, server: &ServerSettings) {
         let has_tls = server.tls.is_some() || !server.filter.trusted_proxies.is_empty();
         if self.are_authenticated && !has_tls && !server.listener.listen.ip().is_loopback() {
-            let place = root.at_path(&["server", "listen"]).or_else(|| root.get("clients")).unwrap_or(root);
+            let node = root.at_path(&["server", "listen"]).or_else(|| root.get("clients")).unwrap_or(root);
             let message = "clients send keys and tokens without TLS: other machines can connect";
             let help = "configure `server.tls`, or add the address of a proxy that terminates TLS to \
                         `trusted_proxies`";
-            report.warning(Code::CredentialsWithoutTls.at_span(place.span), message, help);
+            report.warning(Code::CredentialsWithoutTls.at_span(node.span), message, help);
         }
     }
 }
@@ -157,9 +157,9 @@ impl Clients {
 /// that a client has.
 fn all_scopes(root: &Node) -> Vec<&Node> {
     let sections = ["defaults", "passthrough"].into_iter().filter_map(|name| root.get(name));
-    let named = ["routes", "prompts"].into_iter().filter_map(|name| root.get(name));
+    let named_sections = ["routes", "prompts"].into_iter().filter_map(|name| root.get(name));
     let upstreams = root.get("upstreams").into_iter().flat_map(Node::children);
     let offered = upstreams.flat_map(|upstream| [upstream.get("prompts"), upstream.get("resources")]);
-    let all = sections.chain(named.flat_map(Node::children)).chain(offered.flatten());
+    let all = sections.chain(named_sections.flat_map(Node::children)).chain(offered.flatten());
     all.filter_map(|section| section.get("scopes")).collect()
 }

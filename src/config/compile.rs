@@ -119,8 +119,8 @@ pub(in crate::config) fn compile(
         (Some(_), _) => {}
     }
     let defaults: DefaultSettings = section(context, &file).unwrap_or_default();
-    let written_defaults = file.get("defaults").unwrap_or(&root);
-    upstreams::warn_of_client_limit(report, written_defaults, &defaults.policies);
+    let defaults_node = file.get("defaults").unwrap_or(&root);
+    upstreams::warn_of_client_limit(report, defaults_node, &defaults.policies);
     let default_response = file.get("defaults").and_then(|defaults| defaults.entry("response"));
     let rules = RuleSets::read(report, entries_of("rules"), presets);
     let entries = entries_of("upstreams");
@@ -142,36 +142,37 @@ pub(in crate::config) fn compile(
         upstreams: upstreams_of_file,
         calls: &calls,
     };
-    let written = entries_of("routes");
+    let route_entries = entries_of("routes");
     let routes: Vec<CompiledRoute> =
-        written.iter().filter_map(|entry| routes::read(report, &route_context, entry)).collect();
+        route_entries.iter().filter_map(|entry| routes::read(report, &route_context, entry)).collect();
     mcp_import::check_tools(report, &root, &route_context);
-    let known = RoutesOfFile { entries: written, parsed: &routes };
+    let routes_of_file = RoutesOfFile { entries: route_entries, parsed: &routes };
     for call in calls.borrow().iter() {
-        call.check(report, known);
+        call.check(report, routes_of_file);
     }
     let prompt_entries = entries_of("prompts");
-    let prompts =
-        prompt_entries.iter().filter_map(|entry| prompts::read(report, known, &defaults.scopes, entry));
+    let prompts = prompt_entries
+        .iter()
+        .filter_map(|entry| prompts::read(report, routes_of_file, &defaults.scopes, entry));
     let prompts: PromptTable = prompts.map(|prompt| (prompt.name.clone(), prompt.into())).collect();
     let imports_entries = upstreams.iter().any(ParsedUpstream::imports_entries);
-    let nothing = written.is_empty()
+    let has_no_routes = route_entries.is_empty()
         && prompt_entries.is_empty()
         && file.get("passthrough").is_none()
         && !imports_entries;
-    if nothing && report.errors() == 0 {
+    if has_no_routes && report.errors() == 0 {
         let beginning = || report.files().beginning(root.span.file);
-        let place = file.entry("routes").map_or_else(beginning, |entry| entry.key.span);
+        let span = file.entry("routes").map_or_else(beginning, |entry| entry.key.span);
         let help = "write `routes: { NAME: { request: GET UPSTREAM/path } }`, or `passthrough: UPSTREAM`";
-        report.error(Code::NoRoutes.at_span(place), "there are no routes", help);
+        report.error(Code::NoRoutes.at_span(span), "there are no routes", help);
     }
     // If there are errors, a route that could not be parsed may use what seems unused, or have the longest
     // timeout.
     if report.errors() == 0 {
-        let proxied = passthrough.as_ref().map(|(name, _)| name);
-        lint::upstreams::warn_of_unused(report, &names, &upstreams, &routes, proxied);
+        let passthrough_upstream = passthrough.as_ref().map(|(name, _)| name);
+        lint::upstreams::warn_of_unused(report, &names, &upstreams, &routes, passthrough_upstream);
         lint::upstreams::warn_of_attempt_timeouts(report, &root, &upstreams, &routes);
-        read_unused(report, &rules, default_response.filter(|_| written.is_empty()));
+        read_unused(report, &rules, default_response.filter(|_| route_entries.is_empty()));
     }
     lint::check_conflicts(report, &routes, file.get("routes").unwrap_or(&root));
     clients.check_scopes(report, &root);
@@ -227,26 +228,26 @@ pub(in crate::config) fn merge(report: &Report<'_>, trees: Vec<Node>) -> Option<
         };
         match &mut merged {
             None => merged = Some((tree.span, entries)),
-            Some((_, known)) => join(report, known, entries, true),
+            Some((_, merged_entries)) => join(report, merged_entries, entries, true),
         }
     }
     merged.map(|(span, entries)| Node::new(Kind::Map(entries), span))
 }
 
-fn join(report: &Report<'_>, known: &mut Vec<Entry>, more: Vec<Entry>, sections: bool) {
-    let mut places: HashMap<String, usize> =
-        known.iter().enumerate().map(|(index, entry)| (entry.key.text.clone(), index)).collect();
-    for entry in more {
-        let Some(&index) = places.get(&entry.key.text) else {
-            places.insert(entry.key.text.clone(), known.len());
-            known.push(entry);
+fn join(report: &Report<'_>, merged: &mut Vec<Entry>, added: Vec<Entry>, are_sections: bool) {
+    let mut indices: HashMap<String, usize> =
+        merged.iter().enumerate().map(|(index, entry)| (entry.key.text.clone(), index)).collect();
+    for entry in added {
+        let Some(&index) = indices.get(&entry.key.text) else {
+            indices.insert(entry.key.text.clone(), merged.len());
+            merged.push(entry);
             continue;
         };
-        let first = &mut known[index];
+        let first = &mut merged[index];
         match (&mut first.value.kind, entry.value.kind) {
-            (Kind::Map(known), Kind::Map(more)) if sections => join(report, known, more, false),
+            (Kind::Map(merged), Kind::Map(added)) if are_sections => join(report, merged, added, false),
             // Every file may have its own `version`.
-            _ if sections && first.key.text == VERSION_KEY => {}
+            _ if are_sections && first.key.text == VERSION_KEY => {}
             _ => {
                 let (name, first) = (&entry.key.text, report.file_and_line(first.key.span));
                 let message = format!("`{name}` is defined in two files; the other definition is at {first}");
@@ -285,14 +286,14 @@ fn read_passthrough(
                     authenticated client";
         report.error(Code::PassthroughWithoutScopes.at_span(node.span), message, help);
     }
-    let written = node.get("upstream").unwrap_or(node);
-    let upstream = written.as_text().and_then(|name| {
-        let found = upstreams.find(report, written.span, name)?;
-        let file = upstreams.file(&found);
-        if file.is_some_and(|file| file.settings.http().is_none()) {
+    let name_node = node.get("upstream").unwrap_or(node);
+    let upstream = name_node.as_text().and_then(|name| {
+        let found = upstreams.find(report, name_node.span, name)?;
+        let parsed = upstreams.file(&found);
+        if parsed.is_some_and(|parsed| parsed.settings.http().is_none()) {
             let message = format!("`passthrough` requires an HTTP upstream, and `{name}` has no `url`");
             let help = "name an upstream with `url`, or write routes for this one";
-            return report.reject(Code::WrongUpstreamKind.at_span(written.span), message, help);
+            return report.reject(Code::WrongUpstreamKind.at_span(name_node.span), message, help);
         }
         Some(found)
     });
@@ -314,7 +315,7 @@ fn read_passthrough(
 /// Rejects files of another version. This check comes before all others, because keys that are unknown in
 /// this version may be valid in the other one. Returns `None` after reporting a problem.
 fn check_version(report: &Report<'_>, trees: &[Node]) -> Option<()> {
-    let before = report.errors();
+    let errors_before = report.errors();
     for node in trees.iter().filter_map(|tree| tree.get(VERSION_KEY)) {
         let (message, help) = match &node.kind {
             Kind::Number(text) if text.parse() == Ok(VERSION) => continue,
@@ -329,5 +330,5 @@ fn check_version(report: &Report<'_>, trees: &[Node]) -> Option<()> {
         };
         report.error(Code::UnsupportedVersion.at_span(node.span), message, help);
     }
-    (report.errors() == before).then_some(())
+    (report.errors() == errors_before).then_some(())
 }

@@ -40,16 +40,16 @@ pub(super) fn read_all(
     calls: &RefCell<Vec<UncheckedRouteCall>>,
 ) -> Vec<(String, Completion)> {
     let report = section.value.context.report;
-    let Some(written) = section.entry("completions") else { return Vec::new() };
+    let Some(completions_entry) = section.entry("completions") else { return Vec::new() };
     let properties = input.document().get("properties").and_then(Value::as_object);
     let names: Vec<String> = properties.into_iter().flatten().map(|(name, _)| name.clone()).collect();
     let mut completions = Vec::new();
     if section.entry("resource").is_none() {
         let message = "`completions` has no effect without `resource`";
         let help = "remove it: clients complete arguments of prompts and resources, not of tools";
-        report.warning(Code::RequiresKey.at_span(written.key.span), message, help);
+        report.warning(Code::RequiresKey.at_span(completions_entry.key.span), message, help);
     }
-    for entry in written.value.as_map().unwrap_or_default() {
+    for entry in completions_entry.value.as_map().unwrap_or_default() {
         let name = &entry.key.text;
         if !names.contains(name) {
             let message = format!("the route has no argument `{name}`");
@@ -64,14 +64,14 @@ pub(super) fn read_all(
     completions
 }
 
-/// Parses the completion of the argument `own`; also returns the call of the route that provides the values,
-/// if there is one. Templates of the completion may use the arguments `known`. Returns `None` after reporting
-/// the problems.
+/// Parses the completion of an argument; also returns the call of the route that provides the values,
+/// if there is one. Templates of the completion may use the `arguments`. Returns `None` after reporting the
+/// problems.
 pub(super) fn read(
     report: &Report<'_>,
     entry: &Entry,
-    own: &str,
-    known: &[String],
+    argument: &str,
+    arguments: &[String],
 ) -> Option<(Completion, Option<UncheckedRouteCall>)> {
     let node = &entry.value;
     if let Some(items) = node.as_list() {
@@ -93,12 +93,12 @@ pub(super) fn read(
     let value = cursor(report, entry.key.span, node, "`completions`", CompletionSettings::KIND);
     let call = in_scope(&VARIABLES, &mut used, |scope| route_calls::read(&value.in_scope(scope)));
     let (call, unchecked) = call?;
-    let before = report.errors();
-    let known = known.iter().map(String::as_str);
-    schemas::report_unknown(report, &used, known, "there is no argument", |name| {
+    let errors_before = report.errors();
+    let arguments = arguments.iter().map(String::as_str);
+    schemas::report_unknown(report, &used, arguments, "there is no argument", |name| {
         format!("declare it as an argument: `{name}:`")
     });
     let values = settings?.values.map(Arc::new);
-    let completion = Completion::Route(RouteCompletion { call, values, is_filtered: used.may_use(own) });
-    (report.errors() == before).then_some((completion, Some(unchecked)))
+    let completion = Completion::Route(RouteCompletion { call, values, is_filtered: used.may_use(argument) });
+    (report.errors() == errors_before).then_some((completion, Some(unchecked)))
 }

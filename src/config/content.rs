@@ -90,9 +90,9 @@ impl BlockSettings {
             let Some(media_type) = media_type else {
                 let help =
                     "add `media_type: image/png`, or write `response` for the body and type of the response";
-                let place = value.node.get(kind.as_str()).map_or(value.node.span, |node| node.span);
+                let span = value.node.get(kind.as_str()).map_or(value.node.span, |node| node.span);
                 let message = "data from a template needs a `media_type`";
-                return value.reject_coded(Code::MissingKey.at_span(place), message, help);
+                return value.reject_coded(Code::MissingKey.at_span(span), message, help);
             };
             Ok(BlockPayload::Base64 { is_image: kind == BinaryKind::Image, data, media_type })
         };

@@ -60,16 +60,16 @@ impl Importer {
     pub fn route_source(&self, name: &str) -> Option<String> {
         let trees = self.trees();
         let entries = trees.entry_of(name)?.value.as_map()?;
-        let wanted = |entry: &&Entry| entry.key.text != "tests";
-        let kept: Vec<Entry> = entries.iter().filter(wanted).cloned().collect();
-        let kept = Node::new(Kind::Map(kept), trees.root.span);
-        let shown = secret_masking::masked_json(&kept);
+        let is_exported = |entry: &&Entry| entry.key.text != "tests";
+        let exported: Vec<Entry> = entries.iter().filter(is_exported).cloned().collect();
+        let exported = Node::new(Kind::Map(exported), trees.root.span);
+        let masked = secret_masking::masked_json(&exported);
         let source = source_lines(&self.files, entries)
-            .filter(|text| yaml::read(NAME, text).is_ok_and(|value| value == shown));
+            .filter(|text| yaml::read(NAME, text).is_ok_and(|value| value == masked));
         source.or_else(|| {
             let line =
                 |(name, value): (&String, _)| format!("{}:{}\n", yaml::text(name), yaml::block(value, 0));
-            Some(shown.as_object()?.iter().map(line).collect())
+            Some(masked.as_object()?.iter().map(line).collect())
         })
     }
 }
@@ -88,19 +88,19 @@ fn read(
     report: &Report<'_>,
     context: &RouteContext<'_>,
     name: &str,
-    place: SourceSpan,
+    span: SourceSpan,
     mut tree: Node,
 ) -> Option<CompiledRoute> {
     let mut names = context.upstreams.names.to_vec();
     // Only a draft without `request` gets the placeholder: with a second upstream, a request would have to
     // name its upstream.
     if tree.get("request").is_none() {
-        names.extend(PLACEHOLDER_UPSTREAM.parse::<UpstreamName>().ok().map(|name| (name, place)));
+        names.extend(PLACEHOLDER_UPSTREAM.parse::<UpstreamName>().ok().map(|name| (name, span)));
     }
     if let Kind::Map(entries) = &mut tree.kind {
         let mut add = |name: &str, value: &str| {
             if !entries.iter().any(|entry| entry.key.text == name) {
-                entries.push(Entry::new(name, Node::from_text(value, place), place));
+                entries.push(Entry::new(name, Node::from_text(value, span), span));
             }
         };
         add("description", "A draft.");
@@ -108,7 +108,7 @@ fn read(
     }
     let upstreams = Upstreams { names: &names, ..context.upstreams };
     let context = RouteContext { upstreams, ..*context };
-    routes::read(report, &context, &Entry::new(name, tree, place))
+    routes::read(report, &context, &Entry::new(name, tree, span))
 }
 
 /// Lines of a route's entries, without `tests` and without indentation. `None` if an entry is above the

@@ -66,8 +66,8 @@ fn section_schema(keys: &'static KeyTable, definitions: &mut Definitions) -> Val
     }
     if std::ptr::eq(keys, ExtractSettings::keys()) {
         // At least one extractor is required, so that an editor reports a misspelled extractor.
-        let named = keys.names().filter(|name| !extract::OTHER_KEYS.contains(name));
-        schema["anyOf"] = named.map(|name| json!({ "required": [name] })).collect();
+        let extractors = keys.names().filter(|name| !extract::OTHER_KEYS.contains(name));
+        schema["anyOf"] = extractors.map(|name| json!({ "required": [name] })).collect();
     }
     schema
 }
@@ -78,15 +78,15 @@ fn value_schema(kind: ValueKind, definitions: &mut Definitions) -> Value {
         ValueKind::Enum(values) => json!({ "enum": values }),
         ValueKind::Boolean => json!({ "type": "boolean" }),
         ValueKind::FieldType => {
-            let with = |ending| TYPE_NAMES.into_iter().map(move |word| format!("{word}{ending}"));
-            let words: Vec<_> = ["", "?", "[]", "[]?"].into_iter().flat_map(with).collect();
+            let with_ending = |ending| TYPE_NAMES.into_iter().map(move |word| format!("{word}{ending}"));
+            let words: Vec<_> = ["", "?", "[]", "[]?"].into_iter().flat_map(with_ending).collect();
             json!({ "enum": words })
         }
         ValueKind::Duration(..) => json!({ "type": "string", "pattern": r"^\d+(\.\d+)?\s*(ms|s|m|h|d)$" }),
         ValueKind::Size(..) => {
             json!({ "type": "string", "pattern": r"^\d+(\.\d+)?\s*(B|KB|KiB|MB|MiB|GB|GiB)$|\$\{" })
         }
-        ValueKind::Count(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        ValueKind::Count(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
         ValueKind::Fraction => json!({ "type": "number", "minimum": 0, "maximum": 1 }),
         ValueKind::Scalar => json!({ "type": ["string", "number", "boolean"] }),
         ValueKind::List(item) => json!({ "type": "array", "items": value_schema(*item, definitions) }),
@@ -138,8 +138,8 @@ mod tests {
             ("`a` or `b`", None),
             ("when the status is not 202", None),
         ];
-        for (shown, expected) in cases {
-            assert_eq!(json_of(shown), expected, "{shown}");
+        for (default, expected) in cases {
+            assert_eq!(json_of(default), expected, "{default}");
         }
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn read_as(report: &Report<'_>, file: usize, kind: ValueKind) -> Opti
 pub(super) fn parsed<T>(files: &Files, read: impl FnOnce(&Report<'_>) -> Option<T>) -> Result<T, Problems> {
     let report = Report::new(files);
     match read(&report) {
-        Some(found) if report.errors() == 0 => Ok(found),
+        Some(value) if report.errors() == 0 => Ok(value),
         _ => Err(Problems::from_list(report.into_problems())),
     }
 }

@@ -25,8 +25,8 @@ pub(super) fn read(path: &Path) -> (Files, Vec<Problem>) {
         let name = name_of(&path);
         match read_one(&path).and_then(|bytes| text_of(&name, bytes)) {
             Ok(text) => {
-                let file = files.add(name, without_bom(&text), Origin::File);
-                files.set_folder_of(file, &path);
+                let index = files.add(name, without_bom(&text), Origin::File);
+                files.set_folder_of(index, &path);
             }
             Err(problem) => problems.push(*problem),
         }
@@ -47,8 +47,8 @@ pub(super) fn text_of(name: &str, bytes: Vec<u8>) -> Result<String, Box<Problem>
         let single = Files::from_text(name, &String::from_utf8_lossy(&bytes));
         let span = source_text::SourceSpan { file: 0, start, end: start + '\u{fffd}'.len_utf8() };
         let message = format!("the file is not UTF-8 text: invalid byte 0x{:02x}", bytes[start]);
-        let (at, help) = (Code::NotUtf8.at_span(span), Some("save it as UTF-8".to_owned()));
-        Box::new(Problem::with_span(&single, at, message, help))
+        let (coded_span, help) = (Code::NotUtf8.at_span(span), Some("save it as UTF-8".to_owned()));
+        Box::new(Problem::with_span(&single, coded_span, message, help))
     })
 }
 
@@ -91,16 +91,16 @@ fn unreadable(path: &Path, message: &str, help: &str) -> Box<Problem> {
 
 /// Whether a path is a YAML file that is not hidden. Mounted secrets and editors create hidden files.
 fn is_config_file(path: &Path) -> bool {
-    let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
-    !hidden
+    let is_hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
+    !is_hidden
         && path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
         && path.is_file()
 }
 
 fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
-    source_text::read_file(path, FILE_LIMIT_BYTES).map_err(|why| {
+    source_text::read_file(path, FILE_LIMIT_BYTES).map_err(|reason| {
         let help = "check its path and permissions; split a long file into several files in one folder";
-        unreadable(path, &format!("the file {why}"), help)
+        unreadable(path, &format!("the file {reason}"), help)
     })
 }
 

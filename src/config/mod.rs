@@ -171,10 +171,10 @@ impl Sources {
 impl Loaded {
     /// Returns a note for each tool without an output schema, with the reason.
     pub fn notes(&self) -> Vec<Problem> {
-        let note = |file: &CompiledRoute| {
-            let (name, why) = (file.name(), file.no_output_schema.as_deref()?);
-            let at = Code::NoOutputSchema.at_span(file.name_span);
-            let message = format!("`{name}` has no output schema, because {why}");
+        let note = |route: &CompiledRoute| {
+            let (name, reason) = (route.name(), route.no_output_schema.as_deref()?);
+            let at = Code::NoOutputSchema.at_span(route.name_span);
+            let message = format!("`{name}` has no output schema, because {reason}");
             let help = "write `output`, or `fields` with types in each of its rules".to_owned();
             let mut note = Problem::with_span(&self.importer.files, at, message, Some(help));
             note.severity = Severity::Note;
@@ -187,20 +187,23 @@ impl Loaded {
     pub(crate) fn descriptors_needed(&self) -> u64 {
         /// Descriptors for listeners, the runtime, the log, files that are read, and connections to the admin
         /// API.
-        const OWN: usize = 128;
+        const OWN_DESCRIPTORS: usize = 128;
         /// Descriptors of a program: three pipes, and one that signals its exit.
-        const OF_A_PROGRAM: usize = 4;
-        let upstreams = self.upstreams.iter().map(|file| {
-            let limit = file.policy.max_in_flight();
-            match &file.settings {
+        const DESCRIPTORS_PER_PROGRAM: usize = 4;
+        let upstreams = self.upstreams.iter().map(|upstream| {
+            let limit = upstream.policy.max_in_flight();
+            match &upstream.settings {
                 // Each address has its own pool of idle connections.
                 UpstreamSettings::Http(http) => limit.saturating_mul(1 + http.others.len()),
-                UpstreamSettings::Command(_) | UpstreamSettings::Cgi(_) => limit.saturating_mul(OF_A_PROGRAM),
+                UpstreamSettings::Command(_) | UpstreamSettings::Cgi(_) => {
+                    limit.saturating_mul(DESCRIPTORS_PER_PROGRAM)
+                }
                 UpstreamSettings::Mcp(McpTransport::Http(_)) => limit,
-                UpstreamSettings::Mcp(_) => OF_A_PROGRAM,
+                UpstreamSettings::Mcp(_) => DESCRIPTORS_PER_PROGRAM,
             }
         });
-        let needed = upstreams.fold(OWN + self.server.listener.max_connections, usize::saturating_add);
+        let needed =
+            upstreams.fold(OWN_DESCRIPTORS + self.server.listener.max_connections, usize::saturating_add);
         u64::try_from(needed).unwrap_or(u64::MAX)
     }
 }
@@ -217,14 +220,14 @@ pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
 }
 
 fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
-    let (mut files, unread) = match &sources.origin {
+    let (mut files, read_problems) = match &sources.origin {
         ConfigSource::Path(path) => folder::read(path),
         ConfigSource::Text { name, text } => (Files::from_text(name, folder::without_bom(text)), Vec::new()),
     };
     files.add("built-in presets", rules::PRESETS, Origin::BuiltIn);
     let external = ExternalSettings::register(&mut files, &sources.environment, &sources.flags);
     let report = Report::new(&files);
-    unread.into_iter().for_each(|problem| report.add(problem));
+    read_problems.into_iter().for_each(|problem| report.add(problem));
     let (trees, presets) = trees(&report);
     let loaded = compile::compile(&report, &sources.environment, &external, trees, presets.as_ref());
     let referenced_files = report.referenced_files();

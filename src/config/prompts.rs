@@ -121,10 +121,10 @@ pub(super) fn read(
     });
     let section = open_section::<PromptSettings>(report, entry.key.span, &entry.value)?;
     let settings = PromptSettings::read_fields(&section, None).unwrap_or_default();
-    let written = section.get("arguments").and_then(Node::as_map).unwrap_or_default();
-    let names: Vec<String> = written.iter().map(|entry| entry.key.text.clone()).collect();
+    let argument_entries = section.get("arguments").and_then(Node::as_map).unwrap_or_default();
+    let names: Vec<String> = argument_entries.iter().map(|entry| entry.key.text.clone()).collect();
     let mut arguments: Vec<PromptArgument> =
-        written.iter().filter_map(|entry| argument(report, routes, entry, &names)).collect();
+        argument_entries.iter().filter_map(|entry| argument(report, routes, entry, &names)).collect();
     let mut used = UsedArguments::default();
     let messages = section.entry("messages");
     if messages.is_none() {
@@ -140,8 +140,8 @@ pub(super) fn read(
         let help = "users read it to choose a prompt";
         report.warning(Code::MissingDescription.at_span(entry.key.span), message, help);
     }
-    let known = names.iter().map(String::as_str);
-    schemas::report_unknown(report, &used, known, "the prompt has no argument", |name| {
+    let known_names = names.iter().map(String::as_str);
+    schemas::report_unknown(report, &used, known_names, "the prompt has no argument", |name| {
         format!("declare it under `arguments`: `{name}:`")
     });
     if let Some(input_requests) = &input_requests {
@@ -150,8 +150,8 @@ pub(super) fn read(
         input_requests.arguments().for_each(|(name, span)| used.add(name, true, *span));
     }
     // If there are errors, a part that could not be parsed may use the argument.
-    let is_whole = report.errors() == before;
-    for unused in written.iter().filter(|entry| is_whole && !used.may_use(&entry.key.text)) {
+    let is_complete = report.errors() == before;
+    for unused in argument_entries.iter().filter(|entry| is_complete && !used.may_use(&entry.key.text)) {
         let name = &unused.key.text;
         let message = format!("argument `{name}` is unused: no message contains it");
         let help = format!("insert it into a message: `{{{{ args.{name} }}}}`");
@@ -181,7 +181,7 @@ pub(super) fn read(
         scopes: parts
             .iter()
             .filter_map(|part| part.call.as_ref()?.route(routes))
-            .fold(scopes, |all, file| all.union(&file.route.scopes)),
+            .fold(scopes, |all, compiled| all.union(&compiled.route.scopes)),
         arguments,
         input_requests,
         parts: parts.into_iter().map(|part| part.template).collect(),
@@ -329,7 +329,7 @@ fn part(value: &Cursor<'_>, role: MessageRole) -> Checked<ParsedPart> {
 fn check_resource(report: &Report<'_>, routes: RoutesOfFile<'_>, part: &ParsedPart) {
     let PartContent::Resource(PromptResource { uri, text: None, .. }) = &part.template.part else { return };
     let uri = uri.source();
-    let resources = || routes.parsed.iter().filter_map(|file| file.route.resource.as_ref());
+    let resources = || routes.parsed.iter().filter_map(|compiled| compiled.route.resource.as_ref());
     let is_known = || resources().any(|resource| resource.uri.arguments_of(uri).is_some());
     let all_parsed = routes.parsed.len() == routes.entries.len();
     if all_parsed && !is_template(uri) && !is_known() {
@@ -345,23 +345,26 @@ fn check_templates(report: &Report<'_>, part: &ParsedPart, arguments: &[PromptAr
     // Other failures depend on the values of arguments, and are not mistakes of the template.
     const UNDEFINED: &str = "is undefined";
     for (only_required, when) in [(false, ""), (true, " without the optional arguments")] {
-        let given = arguments.iter().filter(|argument| argument.required || !only_required);
-        let given = given.map(|argument| (argument.name.clone(), "1".into()));
-        let given: Arguments = given.collect::<Map<_, _>>().into();
-        let names = request_variables(&given);
-        let of_templates = part.template.templates().into_iter();
-        let of_templates =
-            of_templates.filter_map(|template| Some(template.render(&names).err()?.to_string()));
-        let of_call =
+        let values = arguments.iter().filter(|argument| argument.required || !only_required);
+        let values = values.map(|argument| (argument.name.clone(), "1".into()));
+        let values: Arguments = values.collect::<Map<_, _>>().into();
+        let variables = request_variables(&values);
+        let templates = part.template.templates().into_iter();
+        let template_errors =
+            templates.filter_map(|template| Some(template.render(&variables).err()?.to_string()));
+        let call_arguments =
             if let PartContent::Route(call) = &part.template.part { call.arguments.as_slice() } else { &[] };
-        let of_call = of_call
+        let call_errors = call_arguments
             .iter()
-            .filter_map(|(_, template)| template.fill(&given, None).err()?.detail().map(str::to_owned));
-        let failed = of_templates.chain(of_call).find(|error| error.contains(UNDEFINED));
-        if let Some(what) = failed {
-            let name =
-                what.split("args.").nth(1).and_then(|rest| rest.split(['`', '.']).next()).unwrap_or_default();
-            let message = format!("the template fails{when}: {what}");
+            .filter_map(|(_, template)| template.fill(&values, None).err()?.detail().map(str::to_owned));
+        let first_error = template_errors.chain(call_errors).find(|error| error.contains(UNDEFINED));
+        if let Some(error) = first_error {
+            let name = error
+                .split("args.")
+                .nth(1)
+                .and_then(|rest| rest.split(['`', '.']).next())
+                .unwrap_or_default();
+            let message = format!("the template fails{when}: {error}");
             let help = match only_required {
                 true => format!(
                     "write `{{{{ args.{name} | default('…') }}}}` or `{{% if args.{name} %}}`, or make it `required`"
@@ -383,10 +386,10 @@ fn values_of_route_argument(
 ) -> Option<Vec<String>> {
     parts.iter().find_map(|part| {
         let PartContent::Route(call) = &part.template.part else { return None };
-        let file = part.call.as_ref()?.route(routes)?;
+        let compiled = part.call.as_ref()?.route(routes)?;
         call.arguments.iter().find_map(|(argument, template)| match template {
             JsonTemplate::Argument(passed) | JsonTemplate::NotNull(passed) if passed == name => {
-                Some(file.route.input.listed(argument)).filter(|values| !values.is_empty())
+                Some(compiled.route.input.listed(argument)).filter(|values| !values.is_empty())
             }
             _ => None,
         })

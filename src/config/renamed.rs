@@ -25,7 +25,7 @@ pub(super) struct RenamedSetting {
     pub(super) sections: Vec<&'static str>,
     /// Name of the key, or its old name if the key was renamed.
     pub(super) key: &'static str,
-    pub(super) now: Replacement,
+    pub(super) replacement: Replacement,
 }
 
 /// Replacement of an old name.
@@ -53,12 +53,15 @@ pub(super) static RENAMES: LazyLock<Renames> = LazyLock::new(|| Renames {
 pub(super) fn rows(table: &'static str) -> Vec<RenamedSetting> {
     let row = |line: &'static str| {
         let (sections, rest) = line.split_once(' ')?;
-        let (name, now) = rest.split_once(" -> ")?;
-        let (key, now) = match name.split_once(": ") {
-            Some((key, was)) => (key, Replacement::Value(was, now)),
-            None => (name, now.strip_prefix("removed: ").map_or(Replacement::Key(now), Replacement::Removed)),
+        let (name, target) = rest.split_once(" -> ")?;
+        let (key, replacement) = match name.split_once(": ") {
+            Some((key, old_value)) => (key, Replacement::Value(old_value, target)),
+            None => {
+                let help = target.strip_prefix("removed: ");
+                (name, help.map_or(Replacement::Key(target), Replacement::Removed))
+            }
         };
-        Some(RenamedSetting { sections: sections.split(',').collect(), key, now })
+        Some(RenamedSetting { sections: sections.split(',').collect(), key, replacement })
     };
     table.lines().filter(|line| !line.starts_with('#')).filter_map(row).collect()
 }
@@ -69,42 +72,42 @@ static FLAGS: &[(&str, &str)] =
 
 /// Returns the new name of a renamed flag.
 pub fn renamed_flag(flag: &str) -> Option<&'static str> {
-    FLAGS.iter().find(|(was, _)| *was == flag).map(|(_, now)| *now)
+    FLAGS.iter().find(|(old_name, _)| *old_name == flag).map(|(_, new_name)| *new_name)
 }
 
 impl Renames {
     /// Returns the replacement of a renamed or removed key of a section.
     pub(super) fn key(&self, section: &str, key: &str) -> Option<Replacement> {
-        self.targets(section, key).find(|now| !matches!(now, Replacement::Value(..)))
+        self.targets(section, key).find(|replacement| !matches!(replacement, Replacement::Value(..)))
     }
 
     /// Returns the new name of a renamed enumerated value; `None` for other values.
     pub(super) fn value(&self, section: &str, key: &str, value: &str) -> Option<&'static str> {
-        self.targets(section, key).find_map(|now| match now {
-            Replacement::Value(was, now) if was == value => Some(now),
+        self.targets(section, key).find_map(|replacement| match replacement {
+            Replacement::Value(old_value, new_value) if old_value == value => Some(new_value),
             Replacement::Key(_) | Replacement::Removed(_) | Replacement::Value(..) => None,
         })
     }
 
     fn targets(&self, section: &str, key: &str) -> impl Iterator<Item = Replacement> {
         let rows = self.settings.iter().filter(move |row| row.sections.contains(&section) && row.key == key);
-        rows.map(|row| row.now)
+        rows.map(|row| row.replacement)
     }
 
     /// Environment variables of renamed and removed keys: old name, new name (`None` if the key was removed),
     /// and help (empty if the key was renamed).
     pub(super) fn environment(&self) -> impl Iterator<Item = (String, Option<String>, &'static str)> {
         /// Sections whose keys have environment variables.
-        const PROCESS: [&str; 5] = ["server", "admin", "log", "telemetry", "shared_state"];
+        const PROCESS_SECTIONS: [&str; 5] = ["server", "admin", "log", "telemetry", "shared_state"];
         self.settings.iter().flat_map(|row| {
-            let sections = row.sections.iter().filter(|section| PROCESS.contains(section));
+            let sections = row.sections.iter().filter(|section| PROCESS_SECTIONS.contains(section));
             sections.filter_map(|section| {
-                let (now, help) = match row.now {
+                let (new_name, help) = match row.replacement {
                     Replacement::Key(path) => (Some(variable(&format!("{section}.{path}"))), ""),
                     Replacement::Removed(help) => (None, help),
                     Replacement::Value(..) => return None,
                 };
-                Some((variable(&format!("{section}.{}", row.key)), now, help))
+                Some((variable(&format!("{section}.{}", row.key)), new_name, help))
             })
         })
     }
@@ -113,8 +116,8 @@ impl Renames {
     pub(super) fn report_key(&self, report: &Report<'_>, key: &tree::Key, keys: &KeyTable) -> bool {
         let (name, section) = (&key.text, keys.section);
         let (message, help) = match self.key(keys.id, name) {
-            Some(Replacement::Key(now)) => {
-                (format!("`{name}` in {section} was renamed to `{now}`"), rename_to(now))
+            Some(Replacement::Key(new_name)) => {
+                (format!("`{name}` in {section} was renamed to `{new_name}`"), help_for_renamed(new_name))
             }
             Some(Replacement::Removed(help)) => {
                 (format!("`{name}` in {section} was removed"), help.to_owned())
@@ -128,26 +131,26 @@ impl Renames {
 
 /// Reports a renamed enumerated value; returns `false` for other values.
 pub(super) fn report_value(report: &Report<'_>, node: &Node, section: &str, key: &str) -> bool {
-    let Some(was) = node.scalar() else { return false };
-    let Some(now) = RENAMES.value(section, key, &was) else { return false };
-    let message = format!("`{was}` of `{key}` was renamed to `{now}`");
-    report.error(Code::RenamedKey.at_span(node.span), message, rename_to(now));
+    let Some(old_value) = node.scalar() else { return false };
+    let Some(new_value) = RENAMES.value(section, key, &old_value) else { return false };
+    let message = format!("`{old_value}` of `{key}` was renamed to `{new_value}`");
+    report.error(Code::RenamedKey.at_span(node.span), message, help_for_renamed(new_value));
     true
 }
 
 /// Help for a renamed key or value. `mcp.name` is the key `name` of the nested section `mcp`.
-fn rename_to(now: &str) -> String {
-    let now = now
+fn help_for_renamed(new_name: &str) -> String {
+    let setting = new_name
         .split_once('.')
-        .map_or_else(|| now.to_owned(), |(section, key)| format!("{section}: {{ {key}: … }}"));
-    format!("write `{now}`, or run `glossator migrate`")
+        .map_or_else(|| new_name.to_owned(), |(section, key)| format!("{section}: {{ {key}: … }}"));
+    format!("write `{setting}`, or run `glossator migrate`")
 }
 
 /// Returns message and help for an environment variable whose key was renamed or removed.
 pub(super) fn renamed_variable(name: &str) -> Option<(String, String)> {
-    let (_, now, help) = RENAMES.environment().find(|(was, ..)| was == name)?;
-    Some(match now {
-        Some(now) => (format!("this variable was renamed to `{now}`"), format!("set `{now}`")),
+    let (_, new_name, help) = RENAMES.environment().find(|(old_name, ..)| old_name == name)?;
+    Some(match new_name {
+        Some(new_name) => (format!("this variable was renamed to `{new_name}`"), format!("set `{new_name}`")),
         None => ("this variable has no effect: its setting was removed".to_owned(), help.to_owned()),
     })
 }
@@ -208,31 +211,34 @@ mod tests {
     #[test]
     fn the_error_about_a_renamed_key_names_the_new_one() {
         let renames = Renames { settings: rows("server bind -> listen"), variables: &[] };
-        let said = problems("server:\n  bind: 127.0.0.1:80\n", &renames);
-        assert!(said.contains(":2:3: error[G0102]: `bind` in `server` was renamed to `listen`"), "{said}");
-        assert!(said.contains("help: write `listen`"), "{said}");
+        let reported = problems("server:\n  bind: 127.0.0.1:80\n", &renames);
+        assert!(
+            reported.contains(":2:3: error[G0102]: `bind` in `server` was renamed to `listen`"),
+            "{reported}"
+        );
+        assert!(reported.contains("help: write `listen`"), "{reported}");
     }
 
     #[test]
     fn a_renamed_key_is_no_key_and_its_new_name_is_one() {
-        let all: Vec<_> = sections().into_iter().map(|keys| keys()).collect();
-        for RenamedSetting { sections, key, now } in &RENAMES.settings {
+        let tables: Vec<_> = sections().into_iter().map(|keys| keys()).collect();
+        for RenamedSetting { sections, key, replacement } in &RENAMES.settings {
             for section in sections {
-                let found: Vec<_> = all.iter().filter(|keys| keys.id == *section).collect();
+                let found: Vec<_> = tables.iter().filter(|keys| keys.id == *section).collect();
                 assert!(!found.is_empty(), "there is no section {section}");
                 for keys in found {
-                    match *now {
-                        Replacement::Key(now) => {
+                    match *replacement {
+                        Replacement::Key(path) => {
                             assert!(keys.get(key).is_none(), "{section}.{key}");
-                            assert!(key_at(keys, now).is_some(), "{section}.{now}");
+                            assert!(key_at(keys, path).is_some(), "{section}.{path}");
                         }
                         Replacement::Removed(_) => assert!(keys.get(key).is_none(), "{section}.{key}"),
-                        Replacement::Value(was, now) => {
-                            assert_ne!(was, now);
+                        Replacement::Value(old_value, new_value) => {
+                            assert_ne!(old_value, new_value);
                             let kind = keys.get(key).unwrap_or_else(|| panic!("{section}.{key}")).kind;
                             assert!(
-                                !kind.to_string().contains(&format!("`{was}`")),
-                                "{section}.{key}: {was}"
+                                !kind.to_string().contains(&format!("`{old_value}`")),
+                                "{section}.{key}: {old_value}"
                             );
                         }
                     }
@@ -247,14 +253,16 @@ mod tests {
         let (_, table) = page.split_once("<!-- former keys -->").unwrap();
         let (table, _) = table.split_once("<!-- end -->").unwrap();
         let mut expected = String::from("\n\n| section | key | now |\n|---|---|---|\n");
-        for RenamedSetting { sections, key, now } in &RENAMES.settings {
+        for RenamedSetting { sections, key, replacement } in &RENAMES.settings {
             let sections: Vec<_> = sections.iter().map(|section| format!("`{section}`")).collect();
-            let (key, now) = match now {
-                Replacement::Key(now) => (format!("`{key}`"), format!("`{now}`")),
+            let (old_cell, new_cell) = match replacement {
+                Replacement::Key(path) => (format!("`{key}`"), format!("`{path}`")),
                 Replacement::Removed(help) => (format!("`{key}`"), format!("gone: {help}")),
-                Replacement::Value(was, now) => (format!("`{key}: {was}`"), format!("`{key}: {now}`")),
+                Replacement::Value(old_value, new_value) => {
+                    (format!("`{key}: {old_value}`"), format!("`{key}: {new_value}`"))
+                }
             };
-            expected += &format!("| {} | {key} | {now} |\n", sections.join(", "));
+            expected += &format!("| {} | {old_cell} | {new_cell} |\n", sections.join(", "));
         }
         assert_eq!(table, expected + "\n");
     }

@@ -46,15 +46,15 @@ pub(super) fn check(
     request: &RequestTemplate,
     idempotent: Option<bool>,
 ) {
-    let Some(written) = route.get("resource") else { return };
+    let Some(node) = route.get("resource") else { return };
     let (report, uri) = (route.report(), &resource.uri);
-    let uri_span = written.get("uri").unwrap_or(written).span;
+    let uri_span = node.get("uri").unwrap_or(node).span;
     for name in input.required().filter(|name| !uri.arguments().any(|known| known == *name)) {
         let message = format!("the URI has no argument `{name}`, which the request needs");
         let help = format!("add `{{{name}}}` to the URI, or a `default` under `input`");
         report.error(Code::ResourceArgument.at_span(uri_span), message, help);
     }
-    let Some(span) = written.entry("poll_interval").map(|entry| entry.key.span) else { return };
+    let Some(span) = node.entry("poll_interval").map(|entry| entry.key.span) else { return };
     if route.entry("async_operation").is_some() {
         let at = Code::ConflictsWithAsyncOperation.at_span(span);
         let message = "`poll_interval` can't be combined with `async_operation`, which has several responses";

@@ -52,20 +52,23 @@ pub(super) fn read(
 
 /// Warns of rules with `exit_status` or `stderr` in a route that runs no program. Shared rules cause no
 /// warning, because other routes may need them.
-pub(super) fn warn_of_command_conditions(report: &Report<'_>, own: &[CompiledRule]) {
+pub(super) fn warn_of_command_conditions(report: &Report<'_>, own_rules: &[CompiledRule]) {
     let never_matches = |rule: &&CompiledRule| rule.origin.is_none() && rule.rule.matcher.is_about_programs();
-    for rule in own.iter().filter(never_matches) {
+    for rule in own_rules.iter().filter(never_matches) {
         let message = "this rule never matches: `exit_status` and `stderr` apply to commands only";
         report.warning(Code::UnreachableRule.at_span(rule.span), message, "write `when: { status: … }`");
     }
 }
 
 /// Appends the rules of `defaults.response` to the rules of a route, except unreachable ones.
-pub(super) fn with_defaults(mut own: Vec<CompiledRule>, defaults: Vec<CompiledRule>) -> Vec<CompiledRule> {
-    let is_reachable = |rule: &CompiledRule| !own.iter().any(|first| matches_all_of(first, rule));
+pub(super) fn with_defaults(
+    mut own_rules: Vec<CompiledRule>,
+    defaults: Vec<CompiledRule>,
+) -> Vec<CompiledRule> {
+    let is_reachable = |rule: &CompiledRule| !own_rules.iter().any(|first| matches_all_of(first, rule));
     let reachable: Vec<_> = defaults.into_iter().filter(is_reachable).collect();
-    own.extend(reachable);
-    own
+    own_rules.extend(reachable);
+    own_rules
 }
 
 /// Keys of a rule.
@@ -94,8 +97,8 @@ pub(super) struct RuleSettings {
 impl RuleSettings {
     fn compile(self, value: &Cursor<'_>) -> Checked<Rule> {
         let reject = |name: &str, message: &str| {
-            let place = value.node.entry(name).map_or(value.key_span, |entry| entry.key.span);
-            value.reject_coded(Code::ConflictingKeys.at_span(place), message, "remove one of the two")
+            let span = value.node.entry(name).map_or(value.key_span, |entry| entry.key.span);
+            value.reject_coded(Code::ConflictingKeys.at_span(span), message, "remove one of the two")
         };
         let extract = self.extract;
         if extract.as_ref().is_some_and(|extract| extract.value_count() == ValueCount::Block) {
@@ -139,8 +142,8 @@ impl RuleSettings {
 
 /// Parses `error`. The variable `structured` is only available if `error.structured` is set.
 fn read_error(value: &Cursor<'_>) -> Checked<Option<ErrorRule>> {
-    let is_there = |name: &&str| *name != "structured" || value.node.get(name).is_some();
-    let names: Vec<_> = TEMPLATE_VARIABLES.into_iter().filter(is_there).collect();
+    let is_available = |name: &&str| *name != "structured" || value.node.get(name).is_some();
+    let names: Vec<_> = TEMPLATE_VARIABLES.into_iter().filter(is_available).collect();
     Scope::from_cursor(value).with_names(&names, || ErrorRule::read(value)).map(Some)
 }
 
@@ -169,16 +172,16 @@ fn check_paths(value: &Cursor<'_>, rule: &SuccessRule, extract: Option<&Extract>
                 _ => continue,
             };
             let Some((name, names)) = output_schema::first_unknown_field(schema, &steps) else { continue };
-            let written = path.replace(&format!(".{ITEM}"), ITEM);
+            let displayed_path = path.replace(&format!(".{ITEM}"), ITEM);
             let message =
-                format!("the template uses `{written}`, but the value of this rule has no `{name}`");
-            let of_list = "a list has items and no fields: write a loop, or a number such as `[0]`";
+                format!("the template uses `{displayed_path}`, but the value of this rule has no `{name}`");
+            let list_help = "a list has items and no fields: write a loop, or a number such as `[0]`";
             let help = suggest::help(&name, "its fields", names.iter().map(String::as_str));
-            let help = help.or_else(|| Some(of_list.to_owned()));
+            let help = help.or_else(|| Some(list_help.to_owned()));
             let word = if path.contains(ITEM) { &name } else { path };
-            let place = expressions::span_of_name(value.context.report, content.span, word);
+            let span = expressions::span_of_name(value.context.report, content.span, word);
             checked =
-                value.reject_at(place, Invalid { code: Code::UnknownName, message, help, shows_value: true });
+                value.reject_at(span, Invalid { code: Code::UnknownName, message, help, shows_value: true });
         }
     }
     checked
@@ -213,10 +216,14 @@ fn covers(first: &CompiledRule, later: &CompiledRule) -> bool {
 /// Warns of error rules for 2xx responses after a success rule that matches all of them: these errors would
 /// be returned as successes. An error rule without conditions causes no warning, because it handles the other
 /// statuses.
-pub(super) fn warn_of_late_errors(report: &Report<'_>, own: &[CompiledRule], defaults: &[CompiledRule]) {
+pub(super) fn warn_of_late_errors(
+    report: &Report<'_>,
+    own_rules: &[CompiledRule],
+    defaults: &[CompiledRule],
+) {
     let successes = || outcomes().filter(|(status, end)| status.is_success() && end.is_none());
     let is_success = |rule: &CompiledRule| matches!(rule.rule.action, RuleAction::Success(_));
-    for (index, later) in own.iter().chain(defaults).enumerate() {
+    for (index, later) in own_rules.iter().chain(defaults).enumerate() {
         let is_for_success = || successes().any(|outcome| later.rule.accepts(outcome));
         if is_success(later) || later.rule.matcher.is_empty() || !is_for_success() {
             continue;
@@ -224,9 +231,9 @@ pub(super) fn warn_of_late_errors(report: &Report<'_>, own: &[CompiledRule], def
         let is_first = |first: &&CompiledRule| {
             covers(first, later) && successes().all(|outcome| first.rule.accepts(outcome))
         };
-        let first = own.iter().chain(defaults).take(index).find(is_first);
+        let first = own_rules.iter().chain(defaults).take(index).find(is_first);
         // Unreachable rules have already been reported, except rules of `defaults.response`.
-        let is_late = |first: &&CompiledRule| index >= own.len() || !matches_all_of(first, later);
+        let is_late = |first: &&CompiledRule| index >= own_rules.len() || !matches_all_of(first, later);
         if first.filter(is_late).is_some_and(is_success) {
             let context = later.origin.as_ref().map(|origin| origin.context.clone());
             let message = "a success (2xx) never becomes this error: a rule before it matches the same 2xx";
@@ -261,29 +268,29 @@ pub(super) fn warn_of_errors_only(report: &Report<'_>, rules: &[CompiledRule]) {
 fn warn_unreachable(report: &Report<'_>, rules: &[CompiledRule]) {
     let use_of = |rule: &CompiledRule| rule.origin.as_ref().map(|origin| origin.context.at);
     for (index, later) in rules.iter().enumerate() {
-        let before = &rules[..index];
-        let covering = |later: &CompiledRule| before.iter().find(|first| matches_all_of(first, later));
+        let earlier = &rules[..index];
+        let covering = |later: &CompiledRule| earlier.iter().find(|first| matches_all_of(first, later));
         let Some(first) = covering(later) else { continue };
         let other_use = use_of(later).filter(|span| use_of(first) != Some(*span));
         let line_of = |span| report.files().line_and_column(span).line;
-        let place = match use_of(first) {
+        let location = match use_of(first) {
             Some(span) if use_of(later) != Some(span) => {
                 format!("in the rules used in line {}", line_of(span))
             }
             _ if first.span.file == later.span.file => format!("in line {}", line_of(first.span)),
             _ => format!("at {}", report.file_and_line(first.span)),
         };
-        let (why, help) = match first.rule.matcher.is_empty() {
+        let (reason, help) = match first.rule.matcher.is_empty() {
             true => ("has no `when`", "move the rule without `when` to the end"),
             false => ("matches the same responses", "move it before that one, or remove it"),
         };
         let warn = |span, rules: &str| {
-            let message = format!("unreachable {rules}: the one {place} comes first and {why}");
+            let message = format!("unreachable {rules}: the one {location} comes first and {reason}");
             report.warning(Code::UnreachableRule.at_span(span), message, help);
         };
         if let Some(span) = other_use {
             let is_of_use = |rule: &&CompiledRule| use_of(rule) == Some(span);
-            let is_first = !before.iter().any(|rule| is_of_use(&rule));
+            let is_first = !earlier.iter().any(|rule| is_of_use(&rule));
             if is_first && rules.iter().filter(is_of_use).all(|rule| covering(rule).is_some()) {
                 warn(span, "rules");
             }

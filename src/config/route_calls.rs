@@ -47,7 +47,7 @@ pub(super) fn read(value: &Cursor<'_>) -> Checked<(RouteCall, UncheckedRouteCall
 impl UncheckedRouteCall {
     /// Returns the called route; `None` if it has errors or does not exist.
     pub(super) fn route<'a>(&self, routes: RoutesOfFile<'a>) -> Option<&'a CompiledRoute> {
-        routes.parsed.iter().find(|file| file.route.definition.name.as_str() == self.route)
+        routes.parsed.iter().find(|compiled| compiled.route.definition.name.as_str() == self.route)
     }
 
     /// Reports an unknown route, unknown arguments, and missing arguments.
@@ -58,19 +58,23 @@ impl UncheckedRouteCall {
             let help = suggest::help(&self.route, "known routes", names());
             return report.error(Code::UnknownRoute.at_span(self.route_span), message, help);
         }
-        let Some(file) = self.route(routes) else { return };
-        let document = file.route.input.document();
+        let Some(compiled) = self.route(routes) else { return };
+        let document = compiled.route.input.document();
         let properties = document.get("properties").and_then(Value::as_object);
-        let known = || properties.into_iter().flatten().map(|(name, _)| name.as_str());
-        let closed = document.get("additionalProperties") == Some(&Value::Bool(false));
-        for (name, span) in self.arguments.iter().filter(|(name, _)| closed && !known().any(|k| k == name)) {
+        let argument_names = || properties.into_iter().flatten().map(|(name, _)| name.as_str());
+        let is_closed = document.get("additionalProperties") == Some(&Value::Bool(false));
+        for (name, span) in self
+            .arguments
+            .iter()
+            .filter(|(name, _)| is_closed && !argument_names().any(|known| known == name))
+        {
             let message = format!("the route `{}` has no argument `{name}`", self.route);
-            let help = suggest::help(name, "its arguments", known())
+            let help = suggest::help(name, "its arguments", argument_names())
                 .unwrap_or_else(|| "remove `args`: the route has no arguments".to_owned());
             report.error(Code::UnknownArgument.at_span(*span), message, help);
         }
-        for name in file.route.input.required() {
-            if !self.arguments.iter().any(|(given, _)| given == name) {
+        for name in compiled.route.input.required() {
+            if !self.arguments.iter().any(|(argument, _)| argument == name) {
                 let message = format!("the route `{}` requires the argument `{name}`", self.route);
                 let help = format!("add `args: {{ {name}: … }}`");
                 report.error(Code::MissingArgument.at_span(self.route_span), message, help);

@@ -92,8 +92,8 @@ pub struct Position {
 
 impl Position {
     pub(super) fn new(report: &Report<'_>, span: SourceSpan) -> Self {
-        let place = report.files().line_and_column(span);
-        Self { file: report.files().name(span).to_owned(), line: place.line, column: place.column }
+        let position = report.files().line_and_column(span);
+        Self { file: report.files().name(span).to_owned(), line: position.line, column: position.column }
     }
 }
 
@@ -175,9 +175,9 @@ fn example(value: &Cursor<'_>, upstream_kind: UpstreamKind) -> Checked<Example> 
         let help = "`glossator test --update` writes the current result as `expect`";
         value.context.report.warning(Code::EmptyTest.at_span(value.key_span), message, help);
     }
-    let (read, fits) = (ExampleSettings::read(value), check_upstream_kind(value, upstream_kind));
-    let ExampleSettings { name, args, input_responses, response, expect } = read?;
-    fits?;
+    let (settings, kind_check) = (ExampleSettings::read(value), check_upstream_kind(value, upstream_kind));
+    let ExampleSettings { name, args, input_responses, response, expect } = settings?;
+    kind_check?;
     let position = Position::new(value.context.report, value.key_span);
     Ok(Example { name, position, args, input_responses, response: response.compile(upstream_kind), expect })
 }
@@ -185,17 +185,17 @@ fn example(value: &Cursor<'_>, upstream_kind: UpstreamKind) -> Checked<Example> 
 /// Rejects keys for the output of a command in the response of a server, and keys for the response of a
 /// server in the output of a command.
 fn check_upstream_kind(value: &Cursor<'_>, upstream_kind: UpstreamKind) -> Checked<()> {
-    const OF_SERVERS: &[&str] = &["status", "content_type", "headers"];
-    let (rejected, why) = match upstream_kind {
+    const SERVER_KEYS: &[&str] = &["status", "content_type", "headers"];
+    let (rejected_keys, reason) = match upstream_kind {
         UpstreamKind::Http | UpstreamKind::McpServer => {
             (&["exit_status", "stderr"][..], "the route runs no command")
         }
-        UpstreamKind::Program => (OF_SERVERS, "a command has an `exit_status`, but no status or headers"),
+        UpstreamKind::Program => (SERVER_KEYS, "a command has an `exit_status`, but no status or headers"),
     };
     let Some(response) = value.node.get("response") else { return Ok(()) };
     let mut checked = Ok(());
-    for entry in rejected.iter().filter_map(|name| response.entry(name)) {
-        let message = format!("`{}` has no effect: {why}", entry.key.text);
+    for entry in rejected_keys.iter().filter_map(|name| response.entry(name)) {
+        let message = format!("`{}` has no effect: {reason}", entry.key.text);
         checked = value.reject_coded(Code::WrongUpstreamKind.at_span(entry.key.span), message, "remove it");
     }
     checked
@@ -319,13 +319,13 @@ fn read_recording(value: &Cursor<'_>) -> Checked<Option<UpstreamResponse>> {
         true => Err("is not a file".to_owned()),
         false => read_file(&path, RECORDING_LIMIT_BYTES),
     };
-    let bytes = bytes.or_else(|why| {
+    let bytes = bytes.or_else(|reason| {
         let help = "write a path relative to the folder of this file: `responses/ok.http`";
-        let message = format!("the recording {why}");
+        let message = format!("the recording {reason}");
         value.reject_coded(Code::UnreadableFile.at_span(value.node.span), message, help)
     })?;
-    let read = Recording::read(&bytes.into()).and_then(|recording| recording.choose(choice.as_ref()));
-    read.map(Some).or_else(|error| {
+    let response = Recording::read(&bytes.into()).and_then(|recording| recording.choose(choice.as_ref()));
+    response.map(Some).or_else(|error| {
         let help = "record the output of `curl -i`, a body, or a HAR file";
         let message = format!("the recording is not a response: {error}");
         value.reject_coded(Code::InvalidRecording.at_span(value.node.span), message, help)
@@ -339,23 +339,23 @@ fn read_recording(value: &Cursor<'_>) -> Checked<Option<UpstreamResponse>> {
 /// A sentence with the reason why the example cannot be rewritten: the new text would parse to something
 /// else, or another part of the file would change too (an alias, or a rule with parameters).
 pub fn update_expectation(text: &str, route: &str, index: usize, expect: &Value) -> Result<String, String> {
-    let before = tree_of(text).ok_or("the file can't be read")?;
-    let routes = before.get("routes");
+    let root = tree_of(text).ok_or("the file can't be read")?;
+    let routes = root.get("routes");
     let example = routes.and_then(|routes| routes.get(route)?.get("tests")?.as_list()?.get(index));
     let example = example.ok_or("its position in the file is unknown; it may come from a YAML alias")?;
     let entries = example.as_map().ok_or("it is not a map")?;
-    let expected = with_expect(before.to_json(), route, index, expect);
+    let expected = with_expect(root.to_json(), route, index, expect);
     let expected = expected.ok_or("its position in the file is unknown")?;
     let entry = example.entry("expect");
-    let is_as_expected = |written: &String| tree_of(written).is_some_and(|after| after.to_json() == expected);
+    let is_as_expected = |new_text: &String| tree_of(new_text).is_some_and(|tree| tree.to_json() == expected);
     // If the old and the new `expect` differ only in scalars, just those are replaced, which keeps comments
     // and layout. Otherwise, `expect` is rewritten in block style, or in flow style if that fails.
     let mut scalars = Vec::new();
     let only_scalars = entry.and_then(|entry| collect_scalars(text, &entry.value, expect, &mut scalars));
     let with_scalars = only_scalars.map(|()| with_edits(text, scalars));
     let rewritten = [true, false].into_iter().filter_map(|as_block| match entry {
-        Some(entry) => replaced(text, entry, expect, as_block),
-        None => added(text, entries, expect, as_block),
+        Some(entry) => replace_expect(text, entry, expect, as_block),
+        None => add_expect(text, entries, expect, as_block),
     });
     with_scalars.into_iter().chain(rewritten).find(is_as_expected).ok_or_else(|| {
         "it can't be changed without changing other parts of the file; change it by hand".to_owned()
@@ -405,7 +405,7 @@ fn with_line_endings_of(text: &str, lines: String) -> String {
 }
 
 /// Replaces the value of `expect`, which may be empty or null.
-fn replaced(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<String> {
+fn replace_expect(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<String> {
     let (key, node) = (entry.key.span, &entry.value);
     let colon = key.end + text.get(key.end..)?.find(':')? + 1;
     let is_null = matches!(node.kind, Kind::Null);
@@ -417,33 +417,33 @@ fn replaced(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<
     } else {
         end_of(text, node)
     };
-    let (start, new) = match (as_block, is_null) {
+    let (start, new_text) = match (as_block, is_null) {
         (true, _) => (colon, with_line_endings_of(text, yaml::block(value, column(text, key.start)))),
         (false, true) => (colon, format!(" {}", yaml::flow(value))),
         // A comment above the value is kept.
         (false, false) => (node.span.start, yaml::flow(value)),
     };
-    spliced(text, start..end, new)
+    splice(text, start..end, new_text)
 }
 
 /// Adds `expect` after the last key of an example.
-fn added(text: &str, entries: &[Entry], value: &Value, as_block: bool) -> Option<String> {
+fn add_expect(text: &str, entries: &[Entry], value: &Value, as_block: bool) -> Option<String> {
     let end = end_of(text, &entries.last()?.value);
     if !as_block {
-        return spliced(text, end..end, format!(", expect: {}", yaml::flow(value)));
+        return splice(text, end..end, format!(", expect: {}", yaml::flow(value)));
     }
     let column = column(text, entries.first()?.key.span.start);
     // The new key is inserted after a comment at the end of the last line.
     let end = end + text.get(end..)?.lines().next().unwrap_or_default().len();
     let lines = format!("\n{}expect:{}", " ".repeat(column), yaml::block(value, column));
-    spliced(text, end..end, with_line_endings_of(text, lines))
+    splice(text, end..end, with_line_endings_of(text, lines))
 }
 
 /// Replaces a range of a text; `None` if the range ends before its start, because the value of an alias may
 /// be above the alias.
-fn spliced(text: &str, range: Range<usize>, new: String) -> Option<String> {
+fn splice(text: &str, range: Range<usize>, new_text: String) -> Option<String> {
     text.get(range.clone())?;
-    Some([&text[..range.start], &new, &text[range.end..]].concat())
+    Some([&text[..range.start], &new_text, &text[range.end..]].concat())
 }
 
 /// Returns the end of a value, excluding trailing comments and blank lines.
@@ -473,7 +473,7 @@ mod tests {
         let found = update_expectation(&text(tests), "t", example, &expect);
         match expected {
             Ok(expected) => assert_eq!(found.as_deref(), Ok(text(expected).as_str())),
-            Err(part) => assert!(found.as_ref().is_err_and(|why| why.contains(part)), "{found:?}"),
+            Err(part) => assert!(found.as_ref().is_err_and(|error| error.contains(part)), "{found:?}"),
         }
     }
 
@@ -530,10 +530,10 @@ mod tests {
             "routes:\r\n  t:\r\n    tests:\r\n      - response: { body: x } # a\r\n        expect:\r\n          text: a\r\n",
         ] {
             let expect = json!({ "isError": true, "text": "a\nb" });
-            let written = update_expectation(before, "t", 0, &expect).unwrap();
-            assert!(written.starts_with(&before[..before.find("# a").unwrap() + 5]), "{written:?}");
-            assert_eq!(written.matches('\n').count(), written.matches("\r\n").count(), "{written:?}");
-            assert!(written.contains("isError: true\r\n"), "{written:?}");
+            let updated = update_expectation(before, "t", 0, &expect).unwrap();
+            assert!(updated.starts_with(&before[..before.find("# a").unwrap() + 5]), "{updated:?}");
+            assert_eq!(updated.matches('\n').count(), updated.matches("\r\n").count(), "{updated:?}");
+            assert!(updated.contains("isError: true\r\n"), "{updated:?}");
         }
     }
 

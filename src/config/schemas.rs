@@ -120,18 +120,18 @@ fn configured_input(report: &Report<'_>, entry: &Entry, used: &UsedArguments) ->
             return report.reject(Code::InputNotObject.at_span(node.span), message, help);
         }
     }
-    let open = is_composed(&document)
+    let is_open = is_composed(&document)
         || document.get("additionalProperties").is_some_and(|value| value != &Value::Bool(false));
     let properties = entry.value.get("properties").and_then(Node::as_map).unwrap_or_default();
     let names = || properties.iter().map(|property| property.key.text.as_str());
     let required = document.get("required").and_then(Value::as_array);
-    if !open {
+    if !is_open {
         report_unknown(report, used, names(), "`input` has no property", help_for_undeclared);
     }
     for name in required.into_iter().flatten().filter_map(Value::as_str) {
-        if !open && !names().any(|known| known == name) {
-            let place = entry.value.get("required").unwrap_or(&entry.value).span;
-            let at = Code::RequiredWithoutProperty.at_span(span_of_name(report, place, name));
+        if !is_open && !names().any(|known| known == name) {
+            let span = entry.value.get("required").unwrap_or(&entry.value).span;
+            let at = Code::RequiredWithoutProperty.at_span(span_of_name(report, span, name));
             let message = format!("`{name}` is required but not a property of `input`");
             report.error(at, message, suggest::help(name, "known properties", names()));
         }
@@ -151,20 +151,21 @@ fn help_for_undeclared(_: &str) -> String {
     "add it to the request, or to `properties` of `input`".to_owned()
 }
 
-/// Reports the used arguments that are not in `known`. The help suggests a similar known name, or else is the
-/// result of `help`.
+/// Reports the used arguments that are not in `known_names`. The help suggests a similar known name, or else
+/// is the result of `help`.
 pub(super) fn report_unknown<'a>(
     report: &Report<'_>,
     used: &UsedArguments,
-    known: impl Iterator<Item = &'a str> + Clone,
-    missing: &str,
+    known_names: impl Iterator<Item = &'a str> + Clone,
+    message_start: &str,
     help: impl Fn(&str) -> String,
 ) {
     for ArgumentUse { name, span, context, .. } in &used.arguments {
-        if !known.clone().any(|known| known == name) {
-            let nearest = suggest::nearest(name, known.clone());
+        if !known_names.clone().any(|known| known == name) {
+            let nearest = suggest::nearest(name, known_names.clone());
             let help = nearest.map_or_else(|| help(name), |nearest| format!("did you mean `{nearest}`?"));
-            let (at, message) = (Code::UndeclaredArgument.at_span(*span), format!("{missing} `{name}`"));
+            let (at, message) =
+                (Code::UndeclaredArgument.at_span(*span), format!("{message_start} `{name}`"));
             report.in_context(context.clone(), || report.error(at, message, help));
         }
     }
@@ -214,17 +215,17 @@ pub(super) fn report_unreadable_by_clients(report: &Report<'_>, Entry { key, val
 }
 
 fn check_pattern(report: &Report<'_>, span: SourceSpan, pattern: &str) {
-    let Some(why) = rejected_by_clients(pattern) else { return };
-    let (why, help) = why.split_once("; ").unwrap_or((&why, "use syntax that ECMAScript supports"));
-    let message = format!("clients compile patterns with an ECMAScript engine, which rejects {why}");
+    let Some(reason) = rejected_by_clients(pattern) else { return };
+    let (reason, help) = reason.split_once("; ").unwrap_or((&reason, "use syntax that ECMAScript supports"));
+    let message = format!("clients compile patterns with an ECMAScript engine, which rejects {reason}");
     report.error(Code::NonEcmaScriptPattern.at_span(span), message, help);
 }
 
 fn reject_schema<T>(report: &Report<'_>, node: &Node, error: &SchemaError) -> Option<T> {
-    let place = node.at_pointer(&error.pointer);
+    let invalid_node = node.at_pointer(&error.pointer);
     let mut steps = error.pointer.rsplit('/');
     let (last, parent) = (steps.next().unwrap_or_default(), steps.next().unwrap_or_default());
-    let help = match (place.as_text(), &place.kind) {
+    let help = match (invalid_node.as_text(), &invalid_node.kind) {
         (Some(word), _) if last == "type" => suggest::help(word, "known types", TYPES),
         (Some(word), _) if parent == "properties" && TYPES.contains(&word) => {
             Some(format!("write `{last}: {{ type: {word} }}`"))
@@ -240,5 +241,9 @@ fn reject_schema<T>(report: &Report<'_>, node: &Node, error: &SchemaError) -> Op
         }
         _ => Some("see https://json-schema.org/understanding-json-schema".to_owned()),
     };
-    report.reject(Code::InvalidSchema.at_span(place.span), format!("invalid JSON Schema: {error}"), help)
+    report.reject(
+        Code::InvalidSchema.at_span(invalid_node.span),
+        format!("invalid JSON Schema: {error}"),
+        help,
+    )
 }

@@ -242,9 +242,9 @@ fn is_no_secret(word: &Node) -> bool {
 
 /// Masks default values of variables, and credentials that are recognized by their form.
 fn without_secrets(text: &str) -> String {
-    let masked = |found: &Captures<'_>| format!("${{{}:-{HIDDEN}}}", &found[1]);
-    let shown = VARIABLE_WITH_DEFAULT.replace_all(text, masked);
-    replaced(&shown, &credentials_in(&shown), HIDDEN)
+    let masked = |captures: &Captures<'_>| format!("${{{}:-{HIDDEN}}}", &captures[1]);
+    let masked_text = VARIABLE_WITH_DEFAULT.replace_all(text, masked);
+    replaced(&masked_text, &credentials_in(&masked_text), HIDDEN)
 }
 
 static VARIABLE_WITH_DEFAULT: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"\$\{([^}]*?):-[^}]+\}"));

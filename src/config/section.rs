@@ -97,7 +97,7 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &KeyTable
         (Code::UnknownKey.at_span(key.span), format!("unknown key `{}` in {}", key.text, keys.section));
     let help = extract::help_for_misplaced(&key.text, keys).or_else(|| help_for_foreign(&key.text, keys));
     let nearest = || Some(format!("did you mean `{}`?", suggest::nearest(&key.text, keys.names())?));
-    let large: [&'static KeyTable; 9] = [
+    let large_sections: [&'static KeyTable; 9] = [
         FileSettings::keys(),
         ServerSettings::keys(),
         LogSettings::keys(),
@@ -109,18 +109,18 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &KeyTable
         RuleSettings::keys(),
     ];
     // For a small section, such as an extractor, the help lists only keys of that section.
-    let is_large = large.iter().any(|large| std::ptr::eq(keys, *large));
-    let elsewhere = || large.into_iter().filter(|_| is_large);
+    let is_large = large_sections.iter().any(|large| std::ptr::eq(keys, *large));
+    let elsewhere = || large_sections.into_iter().filter(|_| is_large);
     let having = elsewhere().filter(|other| other.get(&key.text).is_some());
     let sections = having.map(|other| other.section).collect::<Vec<_>>().join(" and of ");
     let exact = (!sections.is_empty()).then(|| format!("`{}` is a key of {sections}", key.text));
-    let meant = |other: &'static KeyTable| {
+    let suggestion = |other: &'static KeyTable| {
         let name = suggest::same_or_synonym(&key.text, other.names())?;
         Some(format!("`{name}` is a key of {}", other.section))
     };
-    let known = || format!("known keys: {}", suggest::quoted_list(keys.names()));
-    let help = help.or(exact).or_else(nearest).or_else(|| elsewhere().find_map(meant));
-    report.error(at, message, help.unwrap_or_else(known));
+    let known_keys = || format!("known keys: {}", suggest::quoted_list(keys.names()));
+    let help = help.or(exact).or_else(nearest).or_else(|| elsewhere().find_map(suggestion));
+    report.error(at, message, help.unwrap_or_else(known_keys));
 }
 
 /// Help for a misplaced key of a rule (a condition, an extractor, or a status in place of a rule), and for a

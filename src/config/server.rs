@@ -136,21 +136,21 @@ impl ServerSettings {
         let (Some(peer), Some(entry)) = (&self.mcp.advertise_url, section.entry("advertise_url")) else {
             return Ok(None);
         };
-        let place = entry.value.span;
+        let span = entry.value.span;
         let created = match (peer.is_tls(), &self.tls) {
             (false, None) => return Ok(None),
             (false, Some(_)) => {
                 let message =
                     "`advertise_url` is `http://`, but the server accepts only TLS because of `tls`";
                 let help = "write `https://` with a host name of the certificate";
-                return Err(section.reject_at(Code::AdvertiseUrlScheme.at_span(place), message, help));
+                return Err(section.reject_at(Code::AdvertiseUrlScheme.at_span(span), message, help));
             }
             (true, None) => ClientTls::new(ClientTlsOptions::default()),
             (true, Some(tls)) => tls.to_replica(),
         };
         created.map(Some).map_err(|error| {
             let help = "install `ca-certificates`, or set `SSL_CERT_FILE`";
-            section.reject_at(Code::UnreadableFile.at_span(place), &error.to_string(), help)
+            section.reject_at(Code::UnreadableFile.at_span(span), &error.to_string(), help)
         })
     }
 }

@@ -135,9 +135,9 @@ impl TelemetrySettings {
             || self.endpoint.is_some()
             || variables.get("OTEL_EXPORTER_OTLP_ENDPOINT").is_some();
         let traces = section.entry("traces").filter(|_| self.sampler != SamplerName::Off);
-        let wanted = traces
+        let configured_export = traces
             .or_else(|| section.entry("metrics_interval").filter(|_| self.metrics_interval.on().is_some()));
-        if let Some(entry) = wanted.filter(|_| !has_endpoint && !variables.is_off()) {
+        if let Some(entry) = configured_export.filter(|_| !has_endpoint && !variables.is_off()) {
             let message = "`telemetry` has no `endpoint`, so nothing is exported";
             let help = "write `endpoint: http://collector:4318`, or set `OTEL_EXPORTER_OTLP_ENDPOINT`";
             return Err(section.reject_at(Code::RequiresKey.at_span(entry.key.span), message, help));
@@ -168,13 +168,13 @@ impl TelemetrySettings {
     /// reporting a problem.
     fn collector(&self, variables: &OtelVariables<'_>, signal: &str, path: &str) -> Option<HttpSettings> {
         const EVERY_SIGNAL: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-        if variables.is_off() || variables.exporter_is_off(&format!("OTEL_{signal}_EXPORTER")) {
+        if variables.is_off() || variables.is_exporter_off(&format!("OTEL_{signal}_EXPORTER")) {
             return None;
         }
-        let own = format!("OTEL_EXPORTER_OTLP_{signal}_ENDPOINT");
+        let signal_variable = format!("OTEL_EXPORTER_OTLP_{signal}_ENDPOINT");
         let with_path = |base: &str| format!("{}{path}", base.trim_end_matches('/'));
-        let (setting, url) = match (variables.get(&own), variables.get(EVERY_SIGNAL)) {
-            (Some(url), _) => (own.as_str(), url.to_owned()),
+        let (setting, url) = match (variables.get(&signal_variable), variables.get(EVERY_SIGNAL)) {
+            (Some(url), _) => (signal_variable.as_str(), url.to_owned()),
             (None, Some(base)) => (EVERY_SIGNAL, with_path(base)),
             (None, None) => ("telemetry", with_path(self.endpoint.as_ref()?)),
         };
@@ -183,8 +183,8 @@ impl TelemetrySettings {
             let help = Some(help.to_owned());
             variables.context.report.add(Problem::without_span(Code::InvalidAddress, setting, message, help));
         };
-        let wrong = |invalid: Invalid| reject(invalid.message, &invalid.help.unwrap_or_default());
-        let address = address_of(&url).map_err(wrong).ok()?;
+        let reject_invalid = |invalid: Invalid| reject(invalid.message, &invalid.help.unwrap_or_default());
+        let address = address_of(&url).map_err(reject_invalid).ok()?;
         let tls = match (address.is_tls(), &self.tls, &self.trusted_cas) {
             (false, ..) => None,
             (true, Some(tls), None) => Some(tls.clone()),
@@ -217,8 +217,8 @@ impl<'a> OtelVariables<'a> {
 
     /// Warns of a value that is ignored. `what` is the quoted value, or a description if the value may be a
     /// secret.
-    fn warn_of_ignored(&self, name: &str, what: impl Display, why: &str, help: &str) {
-        let (message, help) = (format!("{what} is ignored: {why}"), Some(help.to_owned()));
+    fn warn_of_ignored(&self, name: &str, what: impl Display, reason: &str, help: &str) {
+        let (message, help) = (format!("{what} is ignored: {reason}"), Some(help.to_owned()));
         let mut problem = Problem::without_span(Code::UnsupportedVariable, name, message, help);
         problem.severity = Severity::Warning;
         self.context.report.add(problem);
@@ -228,14 +228,14 @@ impl<'a> OtelVariables<'a> {
         self.get("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }
 
-    fn exporter_is_off(&self, name: &str) -> bool {
+    fn is_exporter_off(&self, name: &str) -> bool {
         match self.get(name) {
             None | Some("otlp") => false,
             Some("none") => true,
             Some(other) => {
-                let why = "only `otlp` and `none` are supported";
+                let reason = "only `otlp` and `none` are supported";
                 let help = "write `otlp` or `none`; the admin API also serves metrics at `/metrics`";
-                self.warn_of_ignored(name, quoted(other), why, help);
+                self.warn_of_ignored(name, quoted(other), reason, help);
                 false
             }
         }
@@ -244,26 +244,26 @@ impl<'a> OtelVariables<'a> {
     fn check_protocol(&self) {
         let name = "OTEL_EXPORTER_OTLP_PROTOCOL";
         if let Some(other) = self.get(name).filter(|protocol| *protocol != "http/protobuf") {
-            let why = "only OTLP over HTTP with protobuf is supported";
+            let reason = "only OTLP over HTTP with protobuf is supported";
             let help = "write `http/protobuf`, and use the collector's port for it, usually 4318";
-            self.warn_of_ignored(name, quoted(other), why, help);
+            self.warn_of_ignored(name, quoted(other), reason, help);
         }
     }
 
     fn sampling(&self) -> Option<Sampling> {
         let (name, argument) = ("OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG");
         let word = self.get(name)?;
-        let known = || SamplerName::VALUES.iter().filter(|(_, name)| *name != SamplerName::Off);
-        let Some((_, sampler)) = known().find(|(known, _)| *known == word) else {
-            let help = format!("write one of {}", quoted_list(known().map(|(known, _)| known)));
+        let samplers = || SamplerName::VALUES.iter().filter(|(_, name)| *name != SamplerName::Off);
+        let Some((_, sampler)) = samplers().find(|(known, _)| *known == word) else {
+            let help = format!("write one of {}", quoted_list(samplers().map(|(known, _)| known)));
             self.warn_of_ignored(name, quoted(word), "it is not a supported sampler", &help);
             return None;
         };
         let text = self.get(argument).filter(|_| sampler.takes_ratio());
         let ratio = text.and_then(|text| text.parse().ok()).filter(|ratio| (0.0..=1.0).contains(ratio));
         if let (Some(text), None) = (text, ratio) {
-            let why = "it is not a number from 0 to 1";
-            self.warn_of_ignored(argument, quoted(text), why, "write `0.1` to sample 10 %");
+            let reason = "it is not a number from 0 to 1";
+            self.warn_of_ignored(argument, quoted(text), reason, "write `0.1` to sample 10 %");
         }
         sampler.sampling(ratio.unwrap_or(1.0))
     }
@@ -272,22 +272,22 @@ impl<'a> OtelVariables<'a> {
         let text = self.get(name)?;
         let millis = text.parse().ok().filter(|millis| *millis > 0).map(Duration::from_millis);
         if millis.is_none() {
-            let why = "it is not a number of milliseconds";
-            self.warn_of_ignored(name, quoted(text), why, "write `5000` for 5 s");
+            let reason = "it is not a number of milliseconds";
+            self.warn_of_ignored(name, quoted(text), reason, "write `5000` for 5 s");
         }
         millis
     }
 
-    fn warn_of_part(&self, name: &str, why: &str) {
-        self.warn_of_ignored(name, "part of it", why, "write `key=value,key=value`");
+    fn warn_of_part(&self, name: &str, reason: &str) {
+        self.warn_of_ignored(name, "part of it", reason, "write `key=value,key=value`");
     }
 
     /// Parses `key=value,key=value` with percent-encoding, as in the `baggage` header.
     fn pairs(&self, name: &str) -> Vec<(String, String)> {
         let decoded = |value: &str| percent_decode_str(value.trim()).decode_utf8().ok().map(String::from);
         let pair = |pair: &str| {
-            let read = pair.split_once('=').and_then(|(key, text)| Some((decoded(key)?, decoded(text)?)));
-            let pair = read.filter(|(key, _)| !key.is_empty());
+            let parsed = pair.split_once('=').and_then(|(key, text)| Some((decoded(key)?, decoded(text)?)));
+            let pair = parsed.filter(|(key, _)| !key.is_empty());
             if pair.is_none() {
                 self.warn_of_part(name, "it does not have the form `key=value`");
             }
@@ -316,19 +316,20 @@ impl<'a> OtelVariables<'a> {
         let name = "OTEL_EXPORTER_OTLP_CERTIFICATE";
         let path = self.get(name)?;
         self.context.report.add_referenced_file(Path::new(path));
-        let warn = |why: String| {
+        let warn = |reason: String| {
             let help = "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`";
-            self.warn_of_ignored(name, "it", &format!("the file `{path}` {why}"), help);
+            self.warn_of_ignored(name, "it", &format!("the file `{path}` {reason}"), help);
         };
         source_text::read_file(Path::new(path), expansion::SECRET_LIMIT_BYTES).map_err(warn).ok()
     }
 
-    fn service(&self, written: Option<String>, attributes: &Named<Scalar>) -> Resource {
-        let own = self.pairs("OTEL_RESOURCE_ATTRIBUTES");
+    fn service(&self, configured_name: Option<String>, attributes: &Named<Scalar>) -> Resource {
+        let variable_attributes = self.pairs("OTEL_RESOURCE_ATTRIBUTES");
         let name = self.get("OTEL_SERVICE_NAME").map(str::to_owned);
         // A service name from a variable overrides the file, like every variable.
-        let named = own.iter().find(|(key, _)| key == "service.name").map(|(_, name)| name.clone());
+        let name_attribute =
+            variable_attributes.iter().find(|(key, _)| key == "service.name").map(|(_, name)| name.clone());
         let in_file = attributes.0.iter().map(|(name, Scalar(value))| (name.clone(), value.clone()));
-        service_resource(name.or(named).or(written), in_file.chain(own))
+        service_resource(name.or(name_attribute).or(configured_name), in_file.chain(variable_attributes))
     }
 }

@@ -71,8 +71,8 @@ fn fits(value: &Value, indent: usize) -> bool {
         Value::Object(members) => members.values().any(has_lines),
         _ => false,
     };
-    let written = flow(value);
-    written == "[]" || written == "{}" || (!has_lines && indent + written.chars().count() <= WIDTH)
+    let formatted = flow(value);
+    formatted == "[]" || formatted == "{}" || (!has_lines && indent + formatted.chars().count() <= WIDTH)
 }
 
 fn has_lines(value: &Value) -> bool {
@@ -82,9 +82,9 @@ fn has_lines(value: &Value) -> bool {
 /// Whether YAML 1.1 and 1.2 read a string without quotes as the same string.
 fn is_plain(text: &str) -> bool {
     const WORDS: [&str; 8] = ["yes", "no", "on", "off", "y", "n", "true", "false"];
-    let harmless = |c: char| c.is_alphanumeric() || " _-./+()%°$@".contains(c);
+    let is_harmless = |c: char| c.is_alphanumeric() || " _-./+()%°$@".contains(c);
     text.starts_with(|c: char| c.is_alphabetic() || c == '_' || c == '$' || c == '/')
-        && text.chars().all(harmless)
+        && text.chars().all(is_harmless)
         && !text.ends_with(' ')
         && !WORDS.iter().any(|word| word.eq_ignore_ascii_case(text))
         && matches!(resolve_plain(text), Kind::Text(_))
@@ -163,11 +163,11 @@ mod tests {
         for indent in [0, 4] {
             let margin = " ".repeat(indent);
             let outer = if indent == 0 { "" } else { "outer:\n" };
-            let written = format!("{outer}{margin}value:{}\n{margin}after: 1\n", block(value, indent));
-            let found = read(&written);
+            let document = format!("{outer}{margin}value:{}\n{margin}after: 1\n", block(value, indent));
+            let found = read(&document);
             let found = if indent == 0 { &found } else { &found["outer"] };
-            assert_eq!(&found["value"], value, "{written}");
-            assert_eq!(found["after"], 1, "{written}");
+            assert_eq!(&found["value"], value, "{document}");
+            assert_eq!(found["after"], 1, "{document}");
         }
         assert_eq!(&read(&format!("- {}\n", flow(value)))[0], value);
     }

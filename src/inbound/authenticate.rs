@@ -78,7 +78,7 @@ impl Authenticator {
         let (client, credential) = match forwarded {
             Some(client) => (client, None),
             None => {
-                let reject = |denied: AuthError| rejection(&denied, &access);
+                let reject = |error: AuthError| rejection(&error, &access);
                 let credential = credential_in(&head.headers, &info.connection).map_err(reject)?;
                 let (now, request_id) = (SystemTime::now(), &info.request_id);
                 let found = access.identify(&credential, now, request_id).await.map_err(reject)?;
@@ -107,8 +107,8 @@ impl Authenticator {
     pub(super) fn missing_scope(&self, client: &ClientIdentity, needed: &Scopes, all: &Scopes) -> Rejection {
         let client = client.client().map(|client| &**client);
         let challenge = self.access().map(|access| access.challenge_for(needed, client, all));
-        let text = format!("permission denied; required scope: `{needed}`");
-        let rejection = Rejection::new(StatusCode::FORBIDDEN, "scope is missing", text);
+        let message = format!("permission denied; required scope: `{needed}`");
+        let rejection = Rejection::new(StatusCode::FORBIDDEN, "scope is missing", message);
         rejection.with_header(header::WWW_AUTHENTICATE, challenge)
     }
 
@@ -187,8 +187,8 @@ fn credential_in(headers: &HeaderMap, connection: &Connection) -> Result<Present
         }
     };
     let (authorization, key) = (single(&header::AUTHORIZATION)?, single(&API_KEY)?);
-    let token = authorization.map(readable).transpose()?.and_then(bearer);
-    match (token, key.map(readable).transpose()?) {
+    let token = authorization.map(trimmed_text).transpose()?.and_then(bearer_token);
+    match (token, key.map(trimmed_text).transpose()?) {
         (Some(_), Some(_)) => {
             Err(AuthError::Malformed("send `Authorization: Bearer …` or `X-API-Key`, not both"))
         }
@@ -202,13 +202,13 @@ fn credential_of_connection(connection: &Connection) -> PresentedCredential {
     certificate.map_or(PresentedCredential::Nothing, PresentedCredential::Certificate)
 }
 
-fn readable(value: &HeaderValue) -> Result<&str, AuthError> {
+fn trimmed_text(value: &HeaderValue) -> Result<&str, AuthError> {
     let text = value.to_str().map_err(|_| AuthError::Invalid("the key or token has invalid characters"))?;
     Ok(text.trim())
 }
 
 /// Returns the token of the scheme `Bearer`; `None` for another scheme.
-fn bearer(value: &str) -> Option<&str> {
+fn bearer_token(value: &str) -> Option<&str> {
     let (scheme, token) = value.trim().split_once(' ').unwrap_or_else(|| (value.trim(), ""));
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
@@ -216,19 +216,18 @@ fn bearer(value: &str) -> Option<&str> {
 /// Removes the credentials that are meant for glossator, so that they are not sent to upstreams.
 fn remove_credentials(headers: &mut HeaderMap) {
     headers.remove(&API_KEY);
-    let is_ours = |value: &HeaderValue| value.to_str().map_or(true, |value| bearer(value).is_some());
+    let is_ours = |value: &HeaderValue| value.to_str().map_or(true, |value| bearer_token(value).is_some());
     if headers.get(header::AUTHORIZATION).is_some_and(is_ours) {
         headers.remove(header::AUTHORIZATION);
     }
 }
 
-fn rejection(denied: &AuthError, access: &Access) -> Rejection {
-    let new = |reason| Rejection::new(denied.status_and_code().0, reason, denied.to_string());
-    let challenge =
-        |reason| new(reason).with_header(header::WWW_AUTHENTICATE, Some(access.challenge(denied)));
-    match denied {
+fn rejection(error: &AuthError, access: &Access) -> Rejection {
+    let new = |reason| Rejection::new(error.status_and_code().0, reason, error.to_string());
+    let challenge = |reason| new(reason).with_header(header::WWW_AUTHENTICATE, Some(access.challenge(error)));
+    match error {
         AuthError::Missing => challenge("no credential"),
-        AuthError::Malformed(why) | AuthError::Invalid(why) => challenge(why),
+        AuthError::Malformed(reason) | AuthError::Invalid(reason) => challenge(reason),
         AuthError::KeysUnavailable => new("tokens can't be checked").with_retry_after(RETRY_AFTER_SECONDS),
     }
 }
@@ -269,7 +268,7 @@ mod tests {
         let found = match &credential {
             Ok(PresentedCredential::Nothing | PresentedCredential::Certificate(_)) => Ok(None),
             Ok(PresentedCredential::Secret(text)) => Ok(Some(&**text)),
-            Err(denied) => Err(denied.status_and_code().0),
+            Err(error) => Err(error.status_and_code().0),
         };
         assert_eq!(found, expected, "{pairs:?}");
     }
@@ -282,20 +281,20 @@ mod tests {
         check(&[("authorization", "Basic abc")], Ok(None));
         check(&[("authorization", "Basic abc"), ("x-api-key", "k")], Ok(Some("k")));
         check(&[("authorization", "Bearer")], Ok(Some("")));
-        let (unclear, invalid) = (Err(StatusCode::BAD_REQUEST), Err(StatusCode::UNAUTHORIZED));
-        check(&[("authorization", "Bearer a"), ("x-api-key", "k")], unclear);
-        check(&[("authorization", "Bearer a"), ("authorization", "Bearer a")], unclear);
-        check(&[("authorization", "Basic a"), ("authorization", "Bearer a")], unclear);
-        check(&[("x-api-key", "k"), ("x-api-key", "k")], unclear);
+        let (malformed, invalid) = (Err(StatusCode::BAD_REQUEST), Err(StatusCode::UNAUTHORIZED));
+        check(&[("authorization", "Bearer a"), ("x-api-key", "k")], malformed);
+        check(&[("authorization", "Bearer a"), ("authorization", "Bearer a")], malformed);
+        check(&[("authorization", "Basic a"), ("authorization", "Bearer a")], malformed);
+        check(&[("x-api-key", "k"), ("x-api-key", "k")], malformed);
         check(&[("authorization", "Bearer \u{e4}")], invalid);
     }
 
     #[test]
     fn credentials_are_not_forwarded() {
-        let mut shown =
+        let mut headers =
             head(&[("authorization", "Bearer abc"), ("x-api-key", "k"), ("accept", "*/*")]).headers;
-        remove_credentials(&mut shown);
-        assert_eq!(shown.len(), 1);
+        remove_credentials(&mut headers);
+        assert_eq!(headers.len(), 1);
         let mut others = head(&[("authorization", "Basic abc")]).headers;
         remove_credentials(&mut others);
         assert_eq!(others.len(), 1, "`Basic` credentials are not for glossator");

@@ -36,7 +36,7 @@ use crate::upstream::http::remove_hop_by_hop;
 const METHOD: &str = "REQUEST_METHOD";
 const INVALID_REQUEST: &str = "invalid CGI request";
 /// Prefix of the variables with client headers. The header name follows in capitals.
-const HEADER: &str = "HTTP_";
+const HEADER_PREFIX: &str = "HTTP_";
 
 /// Whether a variable describes the request. Clients control most of these variables, so the configuration
 /// can't use them.
@@ -44,7 +44,7 @@ pub fn is_request_variable(name: &OsStr) -> bool {
     const NAMES: &str = "AUTH_TYPE CONTENT_LENGTH CONTENT_TYPE GATEWAY_INTERFACE HTTPS PATH_INFO PATH_TRANSLATED \
                          QUERY_STRING SCRIPT_FILENAME SCRIPT_NAME SCRIPT_URI SCRIPT_URL SERVER_ADDR SERVER_NAME \
                          SERVER_PORT SERVER_PROTOCOL SERVER_SOFTWARE";
-    const FAMILIES: [&str; 4] = [HEADER, "REDIRECT_", "REMOTE_", "REQUEST_"];
+    const FAMILIES: [&str; 4] = [HEADER_PREFIX, "REDIRECT_", "REMOTE_", "REQUEST_"];
     name.to_str().is_some_and(|name| {
         NAMES.split(' ').any(|known| known == name) || FAMILIES.iter().any(|family| name.starts_with(family))
     })
@@ -61,9 +61,9 @@ pub fn request(
 ) -> Result<Request<Body>, Rejection> {
     let variables = Variables(variables);
     let method = variables.get(METHOD).ok_or_else(|| {
-        let text =
+        let message =
             "variable `REQUEST_METHOD` is not set: this program is started by a web server that speaks CGI";
-        Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, INVALID_REQUEST, text)
+        Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, INVALID_REQUEST, message)
     })?;
     let mut request = Request::new(Body::empty());
     *request.method_mut() = Method::from_bytes(method).map_err(|_| unreadable("method"))?;
@@ -94,16 +94,18 @@ fn body_stream(
     input: impl AsyncRead + Unpin + Send + 'static,
     length: Option<u64>,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send {
-    try_unfold((input, length), |(mut input, left)| async move {
-        if left == Some(0) {
+    try_unfold((input, length), |(mut input, remaining)| async move {
+        if remaining == Some(0) {
             return Ok(None);
         }
         let mut piece = BytesMut::with_capacity(PIECE_BYTES);
-        let read = (&mut input).take(left.unwrap_or(u64::MAX)).read_buf(&mut piece).await? as u64;
-        match (read, left) {
+        let count = (&mut input).take(remaining.unwrap_or(u64::MAX)).read_buf(&mut piece).await? as u64;
+        match (count, remaining) {
             (0, None) => Ok(None),
             (0, Some(_)) => Err(io::ErrorKind::UnexpectedEof.into()),
-            (read, left) => Ok(Some((piece.freeze(), (input, left.map(|left| left - read))))),
+            (count, remaining) => {
+                Ok(Some((piece.freeze(), (input, remaining.map(|remaining| remaining - count)))))
+            }
         }
     })
 }
@@ -158,7 +160,9 @@ impl Variables<'_> {
 
     fn add_headers(&self, headers: &mut HeaderMap) -> Result<(), Rejection> {
         for (name, value) in self.0 {
-            let Some(name) = name.to_str().and_then(|name| name.strip_prefix(HEADER)) else { continue };
+            let Some(name) = name.to_str().and_then(|name| name.strip_prefix(HEADER_PREFIX)) else {
+                continue;
+            };
             // `CONTENT_LENGTH` and `CONTENT_TYPE` also exist without the prefix. `Proxy` is not an HTTP
             // header: programs read `HTTP_PROXY` as the address of a proxy ("httpoxy"), and the upstream may
             // be such a program.
@@ -169,8 +173,8 @@ impl Variables<'_> {
             let value = header_value(value.as_encoded_bytes(), name.as_str())?;
             headers.append(name, value);
         }
-        let own = [(header::CONTENT_TYPE, "CONTENT_TYPE"), (header::CONTENT_LENGTH, "CONTENT_LENGTH")];
-        for (name, variable) in own {
+        let unprefixed = [(header::CONTENT_TYPE, "CONTENT_TYPE"), (header::CONTENT_LENGTH, "CONTENT_LENGTH")];
+        for (name, variable) in unprefixed {
             if let Some(value) = self.get(variable) {
                 headers.insert(&name, header_value(value, name.as_str())?);
             }
@@ -434,12 +438,12 @@ mod tests {
                 panic!("it was read")
             }
         }
-        let of_length = |length: &str| {
+        let request_of_length = |length: &str| {
             let variables = [(METHOD, "POST"), ("CONTENT_LENGTH", length)];
             request(&variables.map(|(name, value)| (name.into(), value.into())), Never).unwrap()
         };
-        assert!(!of_length("7").body().is_end_stream());
-        assert!(of_length("0").collect().await.unwrap().to_bytes().is_empty());
+        assert!(!request_of_length("7").body().is_end_stream());
+        assert!(request_of_length("0").collect().await.unwrap().to_bytes().is_empty());
     }
 
     #[test]

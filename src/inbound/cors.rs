@@ -38,8 +38,8 @@ impl CrossOriginPage {
             headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
             // The names of `Mcp-Param-…` headers are not known in advance, so all requested headers are
             // allowed.
-            if let Some(wanted) = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
-                headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
+            if let Some(requested) = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+                headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, requested.clone());
             }
             headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
         }

@@ -274,10 +274,10 @@ impl CountedBody {
     #[must_use]
     fn count(&mut self, limit_bytes: usize) -> bool {
         let needed_bytes = (self.bytes.len() + self.parsed_bytes).saturating_sub(FREE_BYTES);
-        let more = needed_bytes.saturating_sub(self.counted_bytes);
-        let others = self.buffer.fetch_add(more, Ordering::Relaxed) - self.counted_bytes;
-        self.counted_bytes += more;
-        self.counted_bytes == 0 || others == 0 || others + self.counted_bytes <= limit_bytes
+        let added_bytes = needed_bytes.saturating_sub(self.counted_bytes);
+        let other_bytes = self.buffer.fetch_add(added_bytes, Ordering::Relaxed) - self.counted_bytes;
+        self.counted_bytes += added_bytes;
+        self.counted_bytes == 0 || other_bytes == 0 || other_bytes + self.counted_bytes <= limit_bytes
     }
 }
 
@@ -288,14 +288,14 @@ impl Drop for CountedBody {
 }
 
 fn buffer_full() -> Rejection {
-    let text = "the buffer for requests is full; retry in a few seconds";
-    let full = Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "request_buffer_full", text);
-    full.with_retry_after(RETRY_AFTER_SECONDS)
+    let message = "the buffer for requests is full; retry in a few seconds";
+    let rejection = Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "request_buffer_full", message);
+    rejection.with_retry_after(RETRY_AFTER_SECONDS)
 }
 
 fn body_too_long(limit_bytes: usize) -> Rejection {
-    let text = format!("the request's body is longer than {limit_bytes} bytes");
-    Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_long", text)
+    let message = format!("the request's body is longer than {limit_bytes} bytes");
+    Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_long", message)
 }
 
 /// Rejects a body with a transfer coding other than `chunked` (RFC 9112, section 6.1).
@@ -304,8 +304,8 @@ pub(super) fn check_transfer_encoding(headers: &HeaderMap) -> Result<(), Rejecti
     if codings.iter().all(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")) {
         return Ok(());
     }
-    let text = "the request's `Transfer-Encoding` is not `chunked` alone; send the body without it";
-    Err(Rejection::new(StatusCode::NOT_IMPLEMENTED, "transfer_encoding", text))
+    let message = "the request's `Transfer-Encoding` is not `chunked` alone; send the body without it";
+    Err(Rejection::new(StatusCode::NOT_IMPLEMENTED, "transfer_encoding", message))
 }
 
 impl Filter {
@@ -316,8 +316,8 @@ impl Filter {
     ///
     /// [`Rejection`] if the body is too long, too slow or cut off, or if the request buffer is full.
     pub async fn read(&self, headers: &HeaderMap, query: &str, body: Body) -> Result<Bytes, Rejection> {
-        let read = self.try_read(headers, query, body).await;
-        read.inspect_err(|rejection| self.rejected.add(rejection.reason))
+        let result = self.try_read(headers, query, body).await;
+        result.inspect_err(|rejection| self.rejected.add(rejection.reason))
     }
 
     fn counted(&self, bytes: Vec<u8>, query: &str) -> CountedBody {
@@ -329,9 +329,9 @@ impl Filter {
         let FilterSettings {
             body_limit_bytes: limit_bytes, request_buffer_limit_bytes, body_timeout, ..
         } = **self.settings.load();
-        let announced =
+        let announced_length =
             headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        if announced.is_some_and(|length: u64| length > limit_bytes as u64) {
+        if announced_length.is_some_and(|length: u64| length > limit_bytes as u64) {
             return Err(body_too_long(limit_bytes));
         }
         check_transfer_encoding(headers)?;
@@ -342,30 +342,30 @@ impl Filter {
             let mut body = Limited::new(body, limit_bytes);
             // The kernel allocates memory only when it is written: a body that is announced and never sent
             // costs nothing.
-            let mut whole = self.counted(Vec::with_capacity(announced.unwrap_or(0) as usize), query);
+            let mut counted = self.counted(Vec::with_capacity(announced_length.unwrap_or(0) as usize), query);
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
                     true => body_too_long(limit_bytes),
                     false => {
-                        let text = "the request's body could not be read";
-                        Rejection::new(StatusCode::BAD_REQUEST, "body_cut_off", text)
+                        let message = "the request's body could not be read";
+                        Rejection::new(StatusCode::BAD_REQUEST, "body_cut_off", message)
                     }
                 })?;
                 // `data` may be a body that was read before. It is dropped here, so that it is not counted
                 // twice.
                 if let Ok(data) = frame.into_data() {
-                    whole.bytes.extend_from_slice(&data);
+                    counted.bytes.extend_from_slice(&data);
                 }
-                if !whole.count(request_buffer_limit_bytes) {
+                if !counted.count(request_buffer_limit_bytes) {
                     return Err(buffer_full());
                 }
             }
-            let is_admitted = whole.complete(request_buffer_limit_bytes);
-            is_admitted.then(|| Bytes::from_owner(whole)).ok_or_else(buffer_full)
+            let is_admitted = counted.complete(request_buffer_limit_bytes);
+            is_admitted.then(|| Bytes::from_owner(counted)).ok_or_else(buffer_full)
         };
         timeout(body_timeout, reading).await.unwrap_or_else(|_| {
-            let text = format!("the request's body was not complete within {body_timeout:?}");
-            Err(Rejection::new(StatusCode::REQUEST_TIMEOUT, "body_slow", text))
+            let message = format!("the request's body was not complete within {body_timeout:?}");
+            Err(Rejection::new(StatusCode::REQUEST_TIMEOUT, "body_slow", message))
         })
     }
 }
@@ -382,8 +382,8 @@ pub fn ends_ambiguously(headers: &HeaderMap) -> bool {
 pub fn reject_ambiguous_end(request: Request<Body>) -> Response<Body> {
     let (mut parts, _) = request.into_parts();
     let info = RequestInfo::take(&mut parts, ApiKind::Rest);
-    let text = "the request's `Transfer-Encoding` has `chunked` more than once";
-    let rejection = Rejection::new(StatusCode::BAD_REQUEST, "more than one `chunked`", text);
+    let message = "the request's `Transfer-Encoding` has `chunked` more than once";
+    let rejection = Rejection::new(StatusCode::BAD_REQUEST, "more than one `chunked`", message);
     let mut response = super::rest::rejected(info.logged(&parts), &rejection);
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
@@ -408,8 +408,8 @@ fn is_trusted(peer: IpAddr, trusted: &[IpNet]) -> bool {
 fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let mut client = peer.to_canonical();
     let values = headers.get_all(FORWARDED_FOR).iter().rev();
-    let written = values.flat_map(|value| value.to_str().unwrap_or_default().rsplit(','));
-    let mut earlier = written.map_while(|written| address(written.trim()));
+    let entries = values.flat_map(|value| value.to_str().unwrap_or_default().rsplit(','));
+    let mut earlier = entries.map_while(|entry| address(entry.trim()));
     while is_trusted(client, trusted)
         && let Some(address) = earlier.next()
     {
@@ -488,9 +488,9 @@ mod tests {
         check(&settings, "evil.example.com:8080", Some("http://evil.example.com:8080"), false);
         check(&settings, "127.0.0.1.evil.example.com", Some("http://127.0.0.1.evil.example.com"), false);
         // No DNS name can pretend to be an address.
-        for ours in ["10.1.2.3:8080", "[fd00::1]:8080", "localhost:8080"] {
-            check(&settings, ours, Some(&format!("http://{ours}")), true);
-            check(&settings, ours, Some("http://evil.example.com:8080"), false);
+        for own_host in ["10.1.2.3:8080", "[fd00::1]:8080", "localhost:8080"] {
+            check(&settings, own_host, Some(&format!("http://{own_host}")), true);
+            check(&settings, own_host, Some("http://evil.example.com:8080"), false);
         }
         check(&FilterSettings::default(), "localhost:8080", Some("ftp://localhost:8080"), false);
     }
@@ -514,23 +514,23 @@ mod tests {
         };
         check(&by_port, "localhost", Some("https://app.example.com"), true);
         check(&by_port, "localhost", Some("http://localhost:3000"), true);
-        let open = FilterSettings {
+        let allow_all = FilterSettings {
             allowed_hosts: hosts(&["*"]),
             allowed_origins: origins(&["*"]),
             ..FilterSettings::default()
         };
-        check(&open, "anything", Some("null"), true);
+        check(&allow_all, "anything", Some("null"), true);
     }
 
     #[test]
     fn a_duplicate_or_missing_host_is_rejected() {
         let filter = Filter::new(&FilterSettings::default());
         assert!(admit(&filter, HeaderMap::new()).is_err());
-        let mut twice = headers(&[("host", "localhost")]);
-        twice.append(header::HOST, "evil.example.com".parse().unwrap());
-        assert!(admit(&filter, twice).is_err());
-        let refused = admit(&filter, headers(&[("host", "evil.example.com")])).unwrap_err();
-        assert!(refused.to_string().contains("`evil.example.com`"), "{refused}");
+        let mut duplicate_hosts = headers(&[("host", "localhost")]);
+        duplicate_hosts.append(header::HOST, "evil.example.com".parse().unwrap());
+        assert!(admit(&filter, duplicate_hosts).is_err());
+        let rejection = admit(&filter, headers(&[("host", "evil.example.com")])).unwrap_err();
+        assert!(rejection.to_string().contains("`evil.example.com`"), "{rejection}");
     }
 
     #[tokio::test]
@@ -568,37 +568,38 @@ mod tests {
     }
 
     /// Headers of a body of known length, and of one of unknown length.
-    fn lengths() -> [HeaderMap; 2] {
+    fn length_headers() -> [HeaderMap; 2] {
         [headers(&[("content-length", "7")]), HeaderMap::new()]
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_request_body_times_out() {
-        for length in lengths() {
-            let after = async |delay: Duration| {
+        for headers in length_headers() {
+            let read_after = async |delay: Duration| {
                 let (sender, body) = channel_body();
                 tokio::spawn(async move {
                     tokio::time::sleep(delay).await;
                     let _ = sender.send("a whole");
                 });
-                Filter::new(&FilterSettings::default()).read(&length, "", body).await
+                Filter::new(&FilterSettings::default()).read(&headers, "", body).await
             };
-            assert_eq!(after(Duration::from_secs(1)).await.unwrap(), "a whole");
-            let late =
-                after(FilterSettings::default().body_timeout + Duration::from_secs(1)).await.unwrap_err();
-            assert_eq!(late.status, StatusCode::REQUEST_TIMEOUT);
+            assert_eq!(read_after(Duration::from_secs(1)).await.unwrap(), "a whole");
+            let error = read_after(FilterSettings::default().body_timeout + Duration::from_secs(1))
+                .await
+                .unwrap_err();
+            assert_eq!(error.status, StatusCode::REQUEST_TIMEOUT);
         }
     }
 
     #[tokio::test]
     async fn a_body_that_comes_in_pieces_is_put_together() {
-        for length in lengths() {
+        for headers in length_headers() {
             for pieces in [&["a whole"][..], &["a ", "", "whole"], &["a ", "whole", ""], &[]] {
                 let (sender, body) = channel_body();
                 pieces.iter().for_each(|piece| sender.send(piece).unwrap());
                 drop(sender);
-                let whole = Filter::new(&FilterSettings::default()).read(&length, "", body).await;
-                assert_eq!(whole.unwrap(), pieces.concat());
+                let received = Filter::new(&FilterSettings::default()).read(&headers, "", body).await;
+                assert_eq!(received.unwrap(), pieces.concat());
             }
         }
     }
@@ -668,8 +669,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_values_of_a_request_are_counted_and_a_single_one_is_always_accepted() {
-        let limited = FilterSettings { request_buffer_limit_bytes: 100, ..FilterSettings::default() };
-        let filter = Filter::new(&limited);
+        let settings = FilterSettings { request_buffer_limit_bytes: 100, ..FilterSettings::default() };
+        let filter = Filter::new(&settings);
         let read = async |body: String| filter.read(&HeaderMap::new(), "", Body::from(body)).await;
         let query =
             async |query: String, body| filter.read(&HeaderMap::new(), &query, Body::from(body)).await;
@@ -687,9 +688,9 @@ mod tests {
         }
         drop(text);
         assert_eq!(filter.buffer.load(Ordering::Relaxed), 0);
-        let many = query("a&".repeat(1000), "[0,0]").await.expect("there is no other request");
+        let body = query("a&".repeat(1000), "[0,0]").await.expect("there is no other request");
         assert!(filter.buffer.load(Ordering::Relaxed) > 1000 * VALUE_BYTES - FREE_BYTES);
-        drop(many);
+        drop(body);
         assert_eq!(filter.buffer.load(Ordering::Relaxed), 0);
     }
 }

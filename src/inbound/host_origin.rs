@@ -108,8 +108,8 @@ impl HostAndPort {
         let (host, port) = (authority.host(), authority.port_u16());
         // A host with an invalid port is rejected, not treated as a host without a port.
         let has_port = !matches!(authority.as_str().strip_prefix(host), Some("" | ":"));
-        let plain = !authority.as_str().contains('@') && !host.is_empty() && has_port == port.is_some();
-        plain.then(|| Self { host: host.to_ascii_lowercase(), port })
+        let is_valid = !authority.as_str().contains('@') && !host.is_empty() && has_port == port.is_some();
+        is_valid.then(|| Self { host: host.to_ascii_lowercase(), port })
     }
 }
 
@@ -118,12 +118,12 @@ impl FilterSettings {
     /// `None` if only `*` allows the host: DNS rebinding may have pointed its name at this address, so no
     /// page of that host counts as same-origin.
     pub(super) fn check_host(&self, head: &Parts) -> Result<Option<HostAndPort>, Rejection> {
-        let (host, written) = request_host(head)?;
+        let (host, received) = request_host(head)?;
         let is_named = |found: &HostAndPort| {
             self.allowed_hosts.iter().any(|pattern| match pattern {
                 HostPattern::Any => false,
-                HostPattern::Host(named) => {
-                    named.host == found.host && (named.port.is_none() || named.port == found.port)
+                HostPattern::Host(allowed) => {
+                    allowed.host == found.host && (allowed.port.is_none() || allowed.port == found.port)
                 }
             })
         };
@@ -136,9 +136,10 @@ impl FilterSettings {
                 ProtectedPort::Clients => "server",
                 ProtectedPort::Admin => "admin",
             };
-            let found = quoted(written);
-            let text = format!("host {found} is not allowed here; allow it with `{section}.allowed_hosts`");
-            Err(Rejection::new(StatusCode::FORBIDDEN, "host is not allowed", text))
+            let found = quoted(received);
+            let message =
+                format!("host {found} is not allowed here; allow it with `{section}.allowed_hosts`");
+            Err(Rejection::new(StatusCode::FORBIDDEN, "host is not allowed", message))
         }
     }
 
@@ -154,16 +155,16 @@ impl FilterSettings {
             let text = value.to_str().unwrap_or("").trim();
             let origin = parse_origin(text);
             let is_same_origin = || {
-                origin.as_ref().is_some_and(|(scheme, at)| {
-                    matches!(scheme.as_str(), "http" | "https") && Some(at) == host
+                origin.as_ref().is_some_and(|(scheme, origin_host)| {
+                    matches!(scheme.as_str(), "http" | "https") && Some(origin_host) == host
                 })
             };
             if matches_any(&self.allowed_origins, text, origin.as_ref()) {
                 page.allowed_origin = Some(value.clone());
             } else if !is_same_origin() && !self.tolerates(origin.as_ref()) {
                 let (found, advice) = (quoted(Some(value.as_bytes())), self.port.advice());
-                let text = format!("origin {found} is not allowed here: {advice}");
-                return Err(Rejection::new(StatusCode::FORBIDDEN, "origin is not allowed", text));
+                let message = format!("origin {found} is not allowed here: {advice}");
+                return Err(Rejection::new(StatusCode::FORBIDDEN, "origin is not allowed", message));
             }
         }
         match headers.get(SEC_FETCH_SITE) {
@@ -178,14 +179,15 @@ impl FilterSettings {
         if !matches!(site, b"cross-site" | b"same-site") {
             return Ok(CrossOriginPage::default());
         }
-        let is = |name: &str, value: &[u8]| headers.get(name).is_some_and(|found| found.as_bytes() == value);
+        let header_is =
+            |name: &str, value: &[u8]| headers.get(name).is_some_and(|found| found.as_bytes() == value);
         let referrer = headers.get(header::REFERER).and_then(|value| value.to_str().ok()).unwrap_or("");
         // The origin ends at the third `/`, `?` or `#`: the first two are the `//` after the scheme.
         let end = referrer.match_indices(['/', '?', '#']).nth(2).map_or(referrer.len(), |(end, _)| end);
         let origin = parse_origin(&referrer[..end]);
         if matches_any(&self.allowed_origins, referrer, origin.as_ref()) || self.tolerates(origin.as_ref()) {
             Ok(CrossOriginPage::default())
-        } else if is("sec-fetch-mode", b"navigate") && is("sec-fetch-dest", b"document") {
+        } else if header_is("sec-fetch-mode", b"navigate") && header_is("sec-fetch-dest", b"document") {
             // A user follows a link, for example to a page of the `passthrough` upstream.
             Ok(CrossOriginPage { allowed_origin: None, is_navigation: true })
         } else {
@@ -196,8 +198,9 @@ impl FilterSettings {
     /// Whether an origin is admitted, but gets no CORS headers: a loopback origin on the port for clients,
     /// while no origins are configured. A page that uses DNS rebinding never has such an origin.
     fn tolerates(&self, origin: Option<&(String, HostAndPort)>) -> bool {
-        let is_loopback =
-            |(scheme, at): &(String, HostAndPort)| scheme == "http" && LOOPBACK.contains(&at.host.as_str());
+        let is_loopback = |(scheme, origin_host): &(String, HostAndPort)| {
+            scheme == "http" && LOOPBACK.contains(&origin_host.host.as_str())
+        };
         self.allowed_origins.is_empty()
             && self.port == ProtectedPort::Clients
             && origin.is_some_and(is_loopback)
@@ -208,23 +211,23 @@ impl FilterSettings {
 /// received.
 pub(super) fn request_host(head: &Parts) -> Result<(Option<HostAndPort>, Option<&[u8]>), Rejection> {
     let mut values = head.headers.get_all(header::HOST).iter();
-    let (first, more) = (values.next(), values.next());
-    if more.is_some() {
+    let (first, second) = (values.next(), values.next());
+    if second.is_some() {
         // A proxy in front of glossator may have used another of the hosts (RFC 9112, section 3.2).
-        let text = "the request names more than one host; it must name one";
-        return Err(Rejection::new(StatusCode::BAD_REQUEST, "more than one host", text));
+        let message = "the request names more than one host; it must name one";
+        return Err(Rejection::new(StatusCode::BAD_REQUEST, "more than one host", message));
     }
     // HTTP/2 has the host in the URI.
-    let of_uri = || head.uri.authority().map(|authority| authority.as_str().as_bytes());
-    let written = first.map(HeaderValue::as_bytes).or_else(of_uri);
-    let host = written.and_then(|bytes| HostAndPort::parse(std::str::from_utf8(bytes).ok()?));
+    let uri_host = || head.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let received = first.map(HeaderValue::as_bytes).or_else(uri_host);
+    let host = received.and_then(|bytes| HostAndPort::parse(std::str::from_utf8(bytes).ok()?));
     if host.is_none() && head.version == Version::HTTP_11 {
-        let found = quoted(written);
-        let text =
+        let found = quoted(received);
+        let message =
             format!("the request's `Host` is {found}; it must be a host, with its port where it has one");
-        return Err(Rejection::new(StatusCode::BAD_REQUEST, "no valid host", text));
+        return Err(Rejection::new(StatusCode::BAD_REQUEST, "no valid host", message));
     }
-    Ok((host, written))
+    Ok((host, received))
 }
 
 fn matches_any(patterns: &[OriginPattern], text: &str, origin: Option<&(String, HostAndPort)>) -> bool {
@@ -232,22 +235,23 @@ fn matches_any(patterns: &[OriginPattern], text: &str, origin: Option<&(String, 
         OriginPattern::Any => true,
         OriginPattern::Null => text == "null",
         OriginPattern::Origin { scheme, host } => {
-            origin.is_some_and(|(found, at)| found == scheme && is_origin(scheme, host, at))
+            origin.is_some_and(|(found, origin_host)| found == scheme && is_origin(scheme, host, origin_host))
         }
     })
 }
 
-/// Whether the allowed origin with the host `named` includes the origin with the host `found`, for the same
-/// scheme. Without a port, `named` has the default port of the scheme, as in browsers. A loopback host
+/// Whether the allowed origin with the host `allowed` includes the origin with the host `found`, for the same
+/// scheme. Without a port, `allowed` has the default port of the scheme, as in browsers. A loopback host
 /// without a port matches every port, because each local program has its own.
-fn is_origin(scheme: &str, named: &HostAndPort, found: &HostAndPort) -> bool {
+fn is_origin(scheme: &str, allowed: &HostAndPort, found: &HostAndPort) -> bool {
     let default_port = match scheme {
         "http" => Some(80),
         "https" => Some(443),
         _ => None,
     };
-    let any_port = named.port.is_none() && LOOPBACK.contains(&named.host.as_str());
-    named.host == found.host && (any_port || named.port.or(default_port) == found.port.or(default_port))
+    let matches_any_port = allowed.port.is_none() && LOOPBACK.contains(&allowed.host.as_str());
+    allowed.host == found.host
+        && (matches_any_port || allowed.port.or(default_port) == found.port.or(default_port))
 }
 
 /// Parses `scheme://host[:port]`. A path or slash after the port is an error.

@@ -84,8 +84,8 @@ impl RequestInfo {
     /// unknown connection.
     pub fn from_request<B>(request: &mut Request<B>) -> &mut Self {
         if request.extensions().get::<Self>().is_none() {
-            let unknown = Self::new(Arc::default(), request.headers());
-            request.extensions_mut().insert(unknown);
+            let info = Self::new(Arc::default(), request.headers());
+            request.extensions_mut().insert(info);
         }
         request.extensions_mut().get_mut().expect("it is there by now")
     }
@@ -248,8 +248,8 @@ impl ShutdownSignal {
     }
 
     /// Waits for a stage, or a later one. Returns at once if the server no longer exists.
-    pub async fn reached(&self, sought: Shutdown) {
-        let _ = self.0.clone().wait_for(|stage| *stage >= sought).await;
+    pub async fn reached(&self, min_stage: Shutdown) {
+        let _ = self.0.clone().wait_for(|stage| *stage >= min_stage).await;
     }
 
     /// Returns the result of `work`, or `None` if the shutdown timeout expires first. `work` is pinned by the
@@ -258,7 +258,7 @@ impl ShutdownSignal {
         let mut shutdown = self.0.clone();
         tokio::select! {
             biased;
-            done = work => Some(done),
+            result = work => Some(result),
             Ok(_) = shutdown.wait_for(|stage| *stage >= Shutdown::Overdue) => None,
         }
     }

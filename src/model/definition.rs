@@ -32,14 +32,15 @@ pub struct ToolDefinition {
 impl ToolDefinition {
     /// Converts the definition to MCP's JSON, for clients with this support of structured content.
     pub fn to_json(&self, support: StructuredContentSupport) -> Map<String, Value> {
-        let schema = |schema: &SchemaDocument| Value::Object(Map::clone(schema));
-        let bare = self.unwrapped_output_schema.as_ref().filter(|_| support == StructuredContentSupport::Any);
+        let to_value = |schema: &SchemaDocument| Value::Object(Map::clone(schema));
+        let unwrapped =
+            self.unwrapped_output_schema.as_ref().filter(|_| support == StructuredContentSupport::Any);
         object_without_nones([
             ("name", Some(self.name.as_str().into())),
             ("title", self.title.as_deref().map(Value::from)),
             ("description", self.description.as_deref().map(Value::from)),
-            ("inputSchema", Some(schema(&self.input_schema))),
-            ("outputSchema", bare.or(self.output_schema.as_ref()).map(schema)),
+            ("inputSchema", Some(to_value(&self.input_schema))),
+            ("outputSchema", unwrapped.or(self.output_schema.as_ref()).map(to_value)),
             ("annotations", self.annotations.clone().map(Value::Object)),
             ("_meta", self.meta.clone().map(Value::Object)),
         ])
@@ -82,13 +83,14 @@ impl FromStr for ToolName {
         if text.is_empty() {
             return Err("a tool name is empty".to_owned());
         }
-        let (found, limit) = (text.len(), Self::MAX_BYTES);
-        if found > limit {
-            return Err(format!("a tool name has {found} bytes, at most {limit} are allowed"));
+        let (length, limit) = (text.len(), Self::MAX_BYTES);
+        if length > limit {
+            return Err(format!("a tool name has {length} bytes, at most {limit} are allowed"));
         }
         match text.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))) {
-            Some(found) => Err(format!(
-                "a tool name has `{found}` in it; only ASCII letters, digits, `_`, `-` and `.` are allowed"
+            Some(character) => Err(format!(
+                "a tool name has `{character}` in it; only ASCII letters, digits, `_`, `-` and `.` are \
+                 allowed"
             )),
             None => Ok(Self(text.into())),
         }

@@ -94,7 +94,7 @@ pub fn decode_header_text(value: &str) -> Option<Cow<'_, str>> {
 pub fn invalid_param_headers(schema: &Map<String, Value>) -> Vec<InvalidParamHeader> {
     let (root, mut invalid) = (Value::Object(schema.clone()), Vec::new());
     // JSON Pointers of schemas, by the header name in lower case.
-    let mut known = HashMap::new();
+    let mut pointers = HashMap::new();
     for LocatedSchema { schema, pointer, is_property } in subschemas(&root) {
         let Some(header) = schema.get(PARAM_HEADER_KEYWORD) else { continue };
         let mut report = |message: String, help| {
@@ -106,9 +106,9 @@ pub fn invalid_param_headers(schema: &Map<String, Value>) -> Vec<InvalidParamHea
             report(format!("must be part of a header name; found {}", shown(header)), help);
             continue;
         };
-        if let Some(first) = known.insert(name.to_ascii_lowercase(), pointer.clone()) {
+        if let Some(first_pointer) = pointers.insert(name.to_ascii_lowercase(), pointer.clone()) {
             let help = "rename one; header names are case-insensitive";
-            report(format!("must be unique; `{first}` has the same one"), help);
+            report(format!("must be unique; `{first_pointer}` has the same one"), help);
         }
         match schema.get("type").and_then(Value::as_str) {
             _ if !is_property || pointer.is_empty() => report(

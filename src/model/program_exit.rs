@@ -90,8 +90,8 @@ impl FromStr for ProgramEnd {
         let Some(name) = text.strip_prefix("SIG") else {
             return text.parse::<u8>().map(|code| Self::Code(code.into())).map_err(|_| EXPECTED_END);
         };
-        let known = (1..).zip(&SIGNALS[1..]).find(|(_, known)| !name.is_empty() && **known == name);
-        let number = known.map(|(number, _)| number).or_else(|| name.parse().ok());
+        let known_signal = (1..).zip(&SIGNALS[1..]).find(|(_, signal)| !name.is_empty() && **signal == name);
+        let number = known_signal.map(|(number, _)| number).or_else(|| name.parse().ok());
         number.filter(|number| (1..=64).contains(number)).map(Self::Signal).ok_or(EXPECTED_END)
     }
 }

@@ -57,8 +57,8 @@ impl Recording {
         if is_har(recording) {
             return read_har(recording).map(Self::Har);
         }
-        let form = if recording.starts_with(STATUS_LINE_PREFIX) { Self::One } else { Self::Body };
-        UpstreamResponse::from_recording(recording).map(form)
+        let variant = if recording.starts_with(STATUS_LINE_PREFIX) { Self::One } else { Self::Body };
+        UpstreamResponse::from_recording(recording).map(variant)
     }
 
     /// Returns the selected response; the last one by default.
@@ -72,13 +72,13 @@ impl Recording {
             (Self::One(_) | Self::Body(_), Some(_)) => return Err(NO_ENTRIES.to_owned()),
             (Self::Har(exchanges), _) => exchanges,
         };
-        let entries = exchanges.len();
+        let entry_count = exchanges.len();
         let index = match choice {
-            None => Ok(entries - 1),
+            None => Ok(entry_count - 1),
             Some(EntryChoice::Number(number)) => number
                 .checked_sub(1)
-                .filter(|index| *index < entries)
-                .ok_or_else(|| format!("expected an entry from 1 to {entries}, found {number}")),
+                .filter(|index| *index < entry_count)
+                .ok_or_else(|| format!("expected an entry from 1 to {entry_count}, found {number}")),
             Some(EntryChoice::Url(part)) => exchanges
                 .iter()
                 .rposition(|exchange| exchange.url.contains(part.as_str()))
@@ -111,11 +111,11 @@ impl UpstreamResponse {
     pub fn from_recording(recording: &Bytes) -> Result<Self, String> {
         let mut rest = recording.clone();
         let mut response = Self::new(StatusCode::OK, HeaderMap::new(), rest.clone());
-        let mut line = 1;
-        let mut another = rest.starts_with(STATUS_LINE_PREFIX);
-        while another {
-            let (status, headers, expects_another) = read_headers(&mut rest, &mut line)?;
-            another = expects_another && rest.starts_with(STATUS_LINE_PREFIX);
+        let mut line_number = 1;
+        let mut has_more_headers = rest.starts_with(STATUS_LINE_PREFIX);
+        while has_more_headers {
+            let (status, headers, expects_another) = read_headers(&mut rest, &mut line_number)?;
+            has_more_headers = expects_another && rest.starts_with(STATUS_LINE_PREFIX);
             response = Self::new(status, headers, rest.clone());
         }
         response.remove_transfer_headers();
@@ -125,7 +125,7 @@ impl UpstreamResponse {
     /// Decodes a body in chunked encoding, and removes the headers that do not apply to the saved bytes.
     fn remove_transfer_headers(&mut self) {
         if self.headers.remove(header::TRANSFER_ENCODING).is_some()
-            && let Some(body) = unchunked(&self.body)
+            && let Some(body) = decode_chunks(&self.body)
         {
             self.body = body;
         }
@@ -171,7 +171,7 @@ fn is_certainly_not_encoded_as(encoding: &str, body: &[u8]) -> bool {
 
 /// Decodes a body that was saved with chunked encoding (`curl --raw`, `nc`); `None` if any part is not a
 /// chunk (RFC 9112, section 7.1).
-fn unchunked(mut rest: &[u8]) -> Option<Bytes> {
+fn decode_chunks(mut rest: &[u8]) -> Option<Bytes> {
     let mut body = Vec::with_capacity(rest.len());
     loop {
         let end = rest.iter().take(64).position(|byte| *byte == b'\n')?;
@@ -192,8 +192,8 @@ fn unchunked(mut rest: &[u8]) -> Option<Bytes> {
 
 /// Reads a status line and headers. Also returns whether curl may print another header section after this
 /// one, instead of a body.
-fn read_headers(rest: &mut Bytes, line: &mut usize) -> Result<(StatusCode, HeaderMap, bool), String> {
-    let status_line = take_line(rest, line).unwrap_or_else(|| rest.split_to(rest.len()));
+fn read_headers(rest: &mut Bytes, line_number: &mut usize) -> Result<(StatusCode, HeaderMap, bool), String> {
+    let status_line = take_line(rest, line_number).unwrap_or_else(|| rest.split_to(rest.len()));
     let status_line = String::from_utf8_lossy(&status_line);
     let mut words = status_line.splitn(3, ' ').skip(1);
     let code = words.next().and_then(|code| code.parse::<u16>().ok());
@@ -206,32 +206,32 @@ fn read_headers(rest: &mut Bytes, line: &mut usize) -> Result<(StatusCode, Heade
         || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED)
         || status == StatusCode::OK && reason.contains("connection established");
     let mut headers = HeaderMap::new();
-    let mut last: Option<HeaderName> = None;
+    let mut last_name: Option<HeaderName> = None;
     loop {
-        let number = *line;
-        let text =
-            take_line(rest, line).ok_or("expected an empty line between headers and body, found none")?;
-        if text.is_empty() {
+        let number = *line_number;
+        let line = take_line(rest, line_number)
+            .ok_or("expected an empty line between headers and body, found none")?;
+        if line.is_empty() {
             return Ok((status, headers, expects_another));
         }
         // Old servers fold long headers (RFC 9112, section 5.2).
-        let folded = text.starts_with(b" ") || text.starts_with(b"\t");
-        if folded
-            && let Some(name) = &last
+        let is_folded = line.starts_with(b" ") || line.starts_with(b"\t");
+        if is_folded
+            && let Some(name) = &last_name
             && let Entry::Occupied(mut values) = headers.entry(name)
             && let Some(value) = values.iter_mut().last()
         {
-            let joined = [value.as_bytes(), b" ", text.trim_ascii()].concat();
+            let joined = [value.as_bytes(), b" ", line.trim_ascii()].concat();
             if let Ok(joined) = HeaderValue::from_bytes(&joined) {
                 *value = joined;
             }
             continue;
         }
-        let (name, value) = parse_header(&text).ok_or_else(|| {
+        let (name, value) = parse_header(&line).ok_or_else(|| {
             let expected = "expected a header such as `Content-Type: text/plain`";
-            format!("line {number}: {expected}, found `{}`", String::from_utf8_lossy(&text))
+            format!("line {number}: {expected}, found `{}`", String::from_utf8_lossy(&line))
         })?;
-        last = Some(name.clone());
+        last_name = Some(name.clone());
         headers.append(name, value);
     }
 }
@@ -244,15 +244,15 @@ pub fn parse_header(line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
 }
 
 /// Returns the next line without its line break; `None` if no complete line is left.
-fn take_line(rest: &mut Bytes, line: &mut usize) -> Option<Bytes> {
+fn take_line(rest: &mut Bytes, line_number: &mut usize) -> Option<Bytes> {
     let end = rest.iter().position(|byte| *byte == b'\n')?;
-    *line += 1;
-    let mut text = rest.split_to(end + 1);
-    text.truncate(end);
-    if text.ends_with(b"\r") {
-        text.truncate(end - 1);
+    *line_number += 1;
+    let mut line = rest.split_to(end + 1);
+    line.truncate(end);
+    if line.ends_with(b"\r") {
+        line.truncate(end - 1);
     }
-    Some(text)
+    Some(line)
 }
 
 #[derive(Deserialize)]
@@ -303,17 +303,17 @@ struct HarContent {
 
 /// Whether bytes look like a HAR file: by their beginning, and by the names of members.
 fn is_har(bytes: &[u8]) -> bool {
-    let bytes = without_mark(bytes);
-    let begin = bytes.iter().copied().filter(|byte| !byte.is_ascii_whitespace());
+    let bytes = without_byte_order_mark(bytes);
+    let start = bytes.iter().copied().filter(|byte| !byte.is_ascii_whitespace());
     let contains = |part: &str| memmem::find(bytes, part.as_bytes()).is_some();
-    begin.take(7).eq(*b"{\"log\":")
+    start.take(7).eq(*b"{\"log\":")
         // A JSON response that is not a HAR file may have a member `log` with `entries` too.
         && contains("\"entries\"")
         && (contains("\"response\"") || has_no_entries(bytes))
 }
 
 /// Removes a byte order mark.
-fn without_mark(bytes: &[u8]) -> &[u8] {
+fn without_byte_order_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
 }
 
@@ -325,7 +325,7 @@ fn has_no_entries(bytes: &[u8]) -> bool {
 
 /// Parses the exchanges of a HAR file, which must have at least one.
 fn read_har(bytes: &[u8]) -> Result<Vec<HarExchange>, String> {
-    let file: HarFile = serde_json::from_slice(without_mark(bytes)).map_err(|error| {
+    let file: HarFile = serde_json::from_slice(without_byte_order_mark(bytes)).map_err(|error| {
         let expected = "expected a HAR file (`log.entries`, each with `request` and `response`)";
         format!("{expected}, found {error}")
     })?;
@@ -335,7 +335,8 @@ fn read_har(bytes: &[u8]) -> Result<Vec<HarExchange>, String> {
     let exchange = |(index, entry): (usize, HarEntry)| HarExchange {
         method: entry.request.method,
         url: entry.request.url,
-        response: response_from_entry(entry.response).map_err(|why| format!("entry {}{why}", index + 1)),
+        response: response_from_entry(entry.response)
+            .map_err(|reason| format!("entry {}{reason}", index + 1)),
     };
     Ok(file.log.entries.into_iter().enumerate().map(exchange).collect())
 }
@@ -376,8 +377,11 @@ fn response_from_entry(response: HarResponse) -> Result<UpstreamResponse, String
     {
         headers.remove(name);
     }
-    let declared = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).map(str::to_owned);
-    if let Some(mut media_type) = declared.or_else(|| content.mime_type.filter(|kept| kept.contains('/'))) {
+    let declared_type =
+        headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    if let Some(mut media_type) =
+        declared_type.or_else(|| content.mime_type.filter(|media_type| media_type.contains('/')))
+    {
         // The browser has also decoded the text, so the charset in the header does not apply to the saved
         // bytes.
         if encoding.is_empty() && !body.is_empty() {
@@ -416,8 +420,8 @@ mod tests {
         check(b"HTTP/1.0 204\n\n", 204, b"");
         let folded = check(b"HTTP/1.1 200 OK\r\nX-Long: a\r\n  b\r\nX-Name: J\xf6rg\r\n\r\n", 200, b"");
         assert_eq!(folded.headers["x-long"], "a b");
-        let twice = check(b"HTTP/1.1 200 OK\r\nX-A: a\r\nX-A: b\r\n c\r\n\r\n", 200, b"");
-        assert_eq!(twice.headers.get_all("x-a").iter().collect::<Vec<_>>(), ["a", "b c"]);
+        let repeated = check(b"HTTP/1.1 200 OK\r\nX-A: a\r\nX-A: b\r\n c\r\n\r\n", 200, b"");
+        assert_eq!(repeated.headers.get_all("x-a").iter().collect::<Vec<_>>(), ["a", "b c"]);
         assert_eq!(folded.headers["x-name"].as_bytes(), b"J\xf6rg");
     }
 
@@ -492,7 +496,7 @@ mod tests {
         }
     }
 
-    const TWO: &str = r#"{ "log": { "version": "1.2", "entries": [
+    const HAR_FILE: &str = r#"{ "log": { "version": "1.2", "entries": [
         { "request": { "method": "GET", "url": "http://old/a?x=1" }, "response": { "status": 200,
           "headers": [ { "name": ":status", "value": "200" }, { "name": "Content-Type", "value": "text/plain; charset=latin1" },
             { "name": "Content-Encoding", "value": "gzip" }, { "name": "Set-Cookie", "value": "a=1\nb=2" } ],
@@ -502,7 +506,7 @@ mod tests {
         { "request": { "method": "GET", "url": "http://old/c" }, "response": { "status": 0, "headers": [] } } ] } }"#;
 
     fn choose(choice: &str) -> Result<UpstreamResponse, String> {
-        let recording = Recording::read(&Bytes::from_static(TWO.as_bytes())).unwrap();
+        let recording = Recording::read(&Bytes::from_static(HAR_FILE.as_bytes())).unwrap();
         recording.choose(Some(&choice.into())).map_err(|error| error.to_string())
     }
 

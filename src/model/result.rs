@@ -243,7 +243,7 @@ impl ContentBlock {
             Self::Text(BlockText::StructuredContent) => {
                 Some(structured.map_or_else(String::new, |s| s.json.as_str().to_owned()).into())
             }
-            Self::Foreign(sent) => sent.text.as_deref().map(Cow::from),
+            Self::Foreign(block) => block.text.as_deref().map(Cow::from),
             Self::Image { .. } | Self::Audio { .. } | Self::ResourceLink { .. } | Self::Resource { .. } => {
                 None
             }

@@ -45,10 +45,10 @@ impl LimitedWriter {
 
 impl io::Write for LimitedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let fits = bytes.len().min(self.limit_bytes - self.written.len());
-        self.written.extend_from_slice(&bytes[..fits]);
-        if fits == bytes.len() {
-            return Ok(fits);
+        let fitting = bytes.len().min(self.limit_bytes - self.written.len());
+        self.written.extend_from_slice(&bytes[..fitting]);
+        if fitting == bytes.len() {
+            return Ok(fitting);
         }
         self.is_over = true;
         Err(io::ErrorKind::FileTooLarge.into())
@@ -85,14 +85,14 @@ pub struct NumberOutOfBounds;
 /// [`NumberOutOfBounds`] if the number has more than [`NUMBER_DIGITS_LIMIT`] digits, or an exponent beyond
 /// [`NUMBER_EXPONENT_LIMIT`].
 pub fn check_number(text: &str) -> Result<(), NumberOutOfBounds> {
-    let count = text.bytes().filter(u8::is_ascii_digit).count();
+    let digit_count = text.bytes().filter(u8::is_ascii_digit).count();
     let exponent = text.split_once(['e', 'E']).map_or("", |(_, exponent)| exponent);
     let digits = exponent.trim_start_matches(['+', '-']).trim_start_matches('0');
     let digits = digits.split(|character: char| !character.is_ascii_digit()).next().unwrap_or_default();
     // An exponent that does not fit into 32 bits is out of bounds too.
     let is_small =
         digits.is_empty() || digits.parse::<u32>().is_ok_and(|exponent| exponent <= NUMBER_EXPONENT_LIMIT);
-    if count <= NUMBER_DIGITS_LIMIT && is_small { Ok(()) } else { Err(NumberOutOfBounds) }
+    if digit_count <= NUMBER_DIGITS_LIMIT && is_small { Ok(()) } else { Err(NumberOutOfBounds) }
 }
 
 #[cfg(test)]

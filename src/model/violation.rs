@@ -34,13 +34,13 @@ impl Violation {
     pub(super) fn from_error(error: &ValidationError<'_>) -> Self {
         let pointer = match error.kind() {
             Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
-                member_of(error, unexpected.first())
+                member_pointer(error, unexpected.first())
             }
             _ => pointer_of(error),
         };
-        let message = match found(error) {
-            Some(found) => format!("{}; found {found}", expected(error)),
-            None => expected(error),
+        let message = match describe_found(error) {
+            Some(found) => format!("{}; found {found}", describe_expected(error)),
+            None => describe_expected(error),
         };
         Self { path: path_of(error), pointer, message, plain: message_without_value(error) }
     }
@@ -55,7 +55,7 @@ fn message_without_value(error: &ValidationError<'_>) -> String {
             "must have no other properties".to_owned()
         }
         Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => ALTERNATIVES.to_owned(),
-        _ => expected(error),
+        _ => describe_expected(error),
     };
     let found = match error.instance().as_ref() {
         Value::String(text) => format!("a string of {} bytes", text.len()),
@@ -68,12 +68,12 @@ fn message_without_value(error: &ValidationError<'_>) -> String {
 /// JSON Pointer of the violation; for a missing member, of the place where it should be.
 fn pointer_of(error: &ValidationError<'_>) -> String {
     match error.kind() {
-        Kind::Required { property } => member_of(error, property.as_str()),
+        Kind::Required { property } => member_pointer(error, property.as_str()),
         _ => error.instance_path().to_string(),
     }
 }
 
-fn member_of(error: &ValidationError<'_>, name: Option<impl AsRef<str>>) -> String {
+fn member_pointer(error: &ValidationError<'_>, name: Option<impl AsRef<str>>) -> String {
     let member = name.map(|name| format!("/{}", pointer_token(name.as_ref()))).unwrap_or_default();
     format!("{}{member}", error.instance_path())
 }
@@ -85,23 +85,23 @@ fn path_of(error: &ValidationError<'_>) -> String {
 const ALTERNATIVES: &str = "must match one of the schema's alternatives";
 
 /// Describes the expected form. Quotes nothing of the value except the names of members.
-fn expected(error: &ValidationError<'_>) -> String {
+fn describe_expected(error: &ValidationError<'_>) -> String {
     match error.kind() {
         Kind::Required { .. } => "is required".to_owned(),
         Kind::Type { kind } => format!("must be {}", type_names(kind)),
         Kind::FalseSchema => "must not be present".to_owned(),
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
             let properties = if unexpected.len() == 1 { "property" } else { "properties" };
-            let names = listed(&unexpected.iter().map(String::as_str).collect());
+            let names = format_options(&unexpected.iter().map(String::as_str).collect());
             format!("must not have the {properties} {names}")
         }
-        Kind::PropertyNames { error } => format!("has a property whose name {}", expected(error)),
-        Kind::MinProperties { limit } => format!("must have at least {}", counted(*limit, "property")),
-        Kind::MaxProperties { limit } => format!("must have at most {}", counted(*limit, "property")),
-        Kind::MinItems { limit } => format!("must have at least {}", counted(*limit, "item")),
-        Kind::MaxItems { limit } => format!("must have at most {}", counted(*limit, "item")),
-        Kind::MinLength { limit } => format!("must have at least {}", counted(*limit, "character")),
-        Kind::MaxLength { limit } => format!("must have at most {}", counted(*limit, "character")),
+        Kind::PropertyNames { error } => format!("has a property whose name {}", describe_expected(error)),
+        Kind::MinProperties { limit } => format!("must have at least {}", format_count(*limit, "property")),
+        Kind::MaxProperties { limit } => format!("must have at most {}", format_count(*limit, "property")),
+        Kind::MinItems { limit } => format!("must have at least {}", format_count(*limit, "item")),
+        Kind::MaxItems { limit } => format!("must have at most {}", format_count(*limit, "item")),
+        Kind::MinLength { limit } => format!("must have at least {}", format_count(*limit, "character")),
+        Kind::MaxLength { limit } => format!("must have at most {}", format_count(*limit, "character")),
         Kind::Minimum { limit } => format!("must be at least {limit}"),
         Kind::Maximum { limit } => format!("must be at most {limit}"),
         Kind::ExclusiveMinimum { limit } => format!("must be more than {limit}"),
@@ -109,7 +109,7 @@ fn expected(error: &ValidationError<'_>) -> String {
         Kind::Pattern { pattern } => format!("must match `{pattern}`"),
         Kind::Format { format } => format!("must be of the format `{format}`"),
         Kind::Not { schema } => format!("must not match `{}`", cut_characters(&schema.to_string(), 200)),
-        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => one_of(context, error),
+        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => describe_alternatives(context, error),
         Kind::OneOfMultipleValid { .. } => "must match exactly one schema of `oneOf`".to_owned(),
         // The keywords in `exact` have their own messages.
         Kind::Custom { message, .. } => message.clone(),
@@ -119,7 +119,7 @@ fn expected(error: &ValidationError<'_>) -> String {
 
 /// Describes the found value, or the part of it that the keyword is about. `None` if the expected form
 /// already names the part.
-fn found(error: &ValidationError<'_>) -> Option<String> {
+fn describe_found(error: &ValidationError<'_>) -> Option<String> {
     let value = error.instance();
     Some(match (error.kind(), value.as_ref()) {
         (Kind::Required { .. }, _) => "nothing".to_owned(),
@@ -130,15 +130,17 @@ fn found(error: &ValidationError<'_>) -> Option<String> {
             members.len().to_string()
         }
         (Kind::OneOfMultipleValid { .. }, value) => format!("{}, which matches several", shown(value)),
-        (Kind::Custom { keyword, .. }, Value::Array(items)) if keyword == "uniqueItems" => repeated(items),
+        (Kind::Custom { keyword, .. }, Value::Array(items)) if keyword == "uniqueItems" => {
+            describe_duplicate(items)
+        }
         (_, value) => shown(value),
     })
 }
 
 /// Describes the first item that occurs twice in an array.
-fn repeated(items: &[Value]) -> String {
-    let mut known = HashSet::new();
-    match items.iter().find(|item| !known.insert(item.to_string())) {
+fn describe_duplicate(items: &[Value]) -> String {
+    let mut seen = HashSet::new();
+    match items.iter().find(|item| !seen.insert(item.to_string())) {
         Some(item) => format!("{} twice", shown(item)),
         // Equal items with different texts, for example `1` and `1.0`.
         None => "two equal items".to_owned(),
@@ -146,7 +148,7 @@ fn repeated(items: &[Value]) -> String {
 }
 
 /// Formats a count with its noun: `1 item`, `2 properties`.
-fn counted(count: u64, noun: &str) -> String {
+fn format_count(count: u64, noun: &str) -> String {
     match (count, noun) {
         (1, _) => format!("1 {noun}"),
         (_, "property") => format!("{count} properties"),
@@ -155,22 +157,23 @@ fn counted(count: u64, noun: &str) -> String {
 }
 
 /// Describes what the alternatives of a schema expect, if the value matches none of them.
-fn one_of(forms: &[Vec<ValidationError<'static>>], error: &ValidationError<'_>) -> String {
+fn describe_alternatives(forms: &[Vec<ValidationError<'static>>], error: &ValidationError<'_>) -> String {
     const MAX_FORMS: usize = 5;
-    let own = path_of(error);
+    let own_path = path_of(error);
     let mut alternatives: Vec<String> = Vec::new();
     // Each alternative is described by its first violation, which usually tells the alternatives apart.
     for violation in forms.iter().filter_map(|form| form.first()) {
-        let (inside, words) = (path_of(violation), expected(violation));
-        let inside = inside.strip_prefix(&own).unwrap_or(&inside).trim_start_matches('.');
-        let alternative = if inside.is_empty() { words } else { format!("its `{inside}` {words}") };
+        let (sub_path, expectation) = (path_of(violation), describe_expected(violation));
+        let sub_path = sub_path.strip_prefix(&own_path).unwrap_or(&sub_path).trim_start_matches('.');
+        let alternative =
+            if sub_path.is_empty() { expectation } else { format!("its `{sub_path}` {expectation}") };
         if !alternatives.contains(&alternative) {
             alternatives.push(alternative);
         }
     }
-    if let Some(more) = alternatives.len().checked_sub(MAX_FORMS).filter(|more| *more > 0) {
+    if let Some(omitted) = alternatives.len().checked_sub(MAX_FORMS).filter(|omitted| *omitted > 0) {
         alternatives.truncate(MAX_FORMS);
-        alternatives.push(format!("must match another alternative ({more} more)"));
+        alternatives.push(format!("must match another alternative ({omitted} more)"));
     }
     if alternatives.is_empty() { ALTERNATIVES.to_owned() } else { alternatives.join(", or ") }
 }
@@ -201,10 +204,10 @@ fn could_be_other(text: &str) -> bool {
 /// Describes a list of expected values, as the end of a sentence.
 pub(super) fn one_of_values(options: &Value) -> String {
     let is_single = options.as_array().is_some_and(|options| options.len() == 1);
-    format!("must be {}{}", if is_single { "" } else { "one of " }, listed(options))
+    format!("must be {}{}", if is_single { "" } else { "one of " }, format_options(options))
 }
 
-fn listed(options: &Value) -> String {
+fn format_options(options: &Value) -> String {
     const MAX_LISTED: usize = 20;
     let Some(options) = options.as_array() else { return shown(options) };
     let mut names: Vec<_> = options.iter().take(MAX_LISTED).map(shown).collect();
@@ -246,7 +249,8 @@ mod tests {
     fn check(schema: Value, value: Value, expected: &[(&str, &str)]) {
         let schema = Schema::compile(schema.as_object().unwrap()).unwrap();
         let found = schema.violations(&value, 8);
-        let found: Vec<_> = found.iter().map(|v| (v.path.as_str(), v.message.as_str())).collect();
+        let found: Vec<_> =
+            found.iter().map(|violation| (violation.path.as_str(), violation.message.as_str())).collect();
         assert_eq!(found, expected);
     }
 
@@ -275,7 +279,7 @@ mod tests {
 
     /// Checks the message for a value whose `x` violates a schema; the second form also checks the path.
     #[track_caller]
-    fn message_parts(schema: Value, x: Value, expected: &str) {
+    fn check_message(schema: Value, x: Value, expected: &str) {
         check_at(schema, x, "x", expected);
     }
 
@@ -286,63 +290,63 @@ mod tests {
 
     #[test]
     fn values_have_plain_messages() {
-        message_parts(json!({"type": "string"}), json!(5), "must be a string; found `5`");
-        message_parts(
+        check_message(json!({"type": "string"}), json!(5), "must be a string; found `5`");
+        check_message(
             json!({"type": ["string", "null"]}),
             json!([]),
             "must be null or a string; found an array",
         );
-        message_parts(json!({"const": "on"}), json!("off"), "must be `on`; found `off`");
-        message_parts(
+        check_message(json!({"const": "on"}), json!("off"), "must be `on`; found `off`");
+        check_message(
             json!({"enum": ["on", 1, null]}),
             json!(2),
             "must be one of `on`, `1`, `null`; found `2`",
         );
-        message_parts(json!({"enum": ["on"]}), json!(2), "must be `on`; found `2`");
-        message_parts(json!(false), json!(1), "must not be present; found `1`");
-        message_parts(json!({"minimum": 3}), json!(2), "must be at least 3; found `2`");
-        message_parts(json!({"maximum": 3}), json!(4.5), "must be at most 3; found `4.5`");
-        message_parts(json!({"exclusiveMinimum": 0}), json!(0), "must be more than 0; found `0`");
-        message_parts(json!({"exclusiveMaximum": 1}), json!(1), "must be less than 1; found `1`");
-        message_parts(json!({"multipleOf": 5}), json!(7), "must be a multiple of 5; found `7`");
-        message_parts(json!({"minLength": 3}), json!("ab"), "must have at least 3 characters; found `ab`");
-        message_parts(json!({"maxLength": 1}), json!("ab"), "must have at most 1 character; found `ab`");
-        message_parts(
+        check_message(json!({"enum": ["on"]}), json!(2), "must be `on`; found `2`");
+        check_message(json!(false), json!(1), "must not be present; found `1`");
+        check_message(json!({"minimum": 3}), json!(2), "must be at least 3; found `2`");
+        check_message(json!({"maximum": 3}), json!(4.5), "must be at most 3; found `4.5`");
+        check_message(json!({"exclusiveMinimum": 0}), json!(0), "must be more than 0; found `0`");
+        check_message(json!({"exclusiveMaximum": 1}), json!(1), "must be less than 1; found `1`");
+        check_message(json!({"multipleOf": 5}), json!(7), "must be a multiple of 5; found `7`");
+        check_message(json!({"minLength": 3}), json!("ab"), "must have at least 3 characters; found `ab`");
+        check_message(json!({"maxLength": 1}), json!("ab"), "must have at most 1 character; found `ab`");
+        check_message(
             json!({"maxLength": 9}),
             json!("a".repeat(70)),
             "must have at most 9 characters; found a string of 70 characters",
         );
-        message_parts(json!({"pattern": "^[a-z]+$"}), json!("A"), "must match `^[a-z]+$`; found `A`");
+        check_message(json!({"pattern": "^[a-z]+$"}), json!("A"), "must match `^[a-z]+$`; found `A`");
     }
 
     #[test]
     fn a_text_that_looks_like_another_value_is_in_quotes() {
-        message_parts(json!({"type": "integer"}), json!("20"), "must be an integer; found `\"20\"`");
-        message_parts(json!({"type": "boolean"}), json!("true"), "must be a boolean; found `\"true\"`");
-        message_parts(json!({"enum": ["1", 2]}), json!(1), "must be one of `\"1\"`, `2`; found `1`");
-        message_parts(json!({"minLength": 1}), json!(""), "must have at least 1 character; found `\"\"`");
+        check_message(json!({"type": "integer"}), json!("20"), "must be an integer; found `\"20\"`");
+        check_message(json!({"type": "boolean"}), json!("true"), "must be a boolean; found `\"true\"`");
+        check_message(json!({"enum": ["1", 2]}), json!(1), "must be one of `\"1\"`, `2`; found `1`");
+        check_message(json!({"minLength": 1}), json!(""), "must have at least 1 character; found `\"\"`");
     }
 
     #[test]
     fn lists_have_plain_messages() {
-        message_parts(json!({"minItems": 4}), json!([1, 2]), "must have at least 4 items; found 2");
-        message_parts(json!({"minItems": 1}), json!([]), "must have at least 1 item; found 0");
-        message_parts(json!({"maxItems": 1}), json!([1, 2]), "must have at most 1 item; found 2");
-        message_parts(json!({"maxItems": 0}), json!([1]), "must have at most 0 items; found 1");
-        message_parts(
+        check_message(json!({"minItems": 4}), json!([1, 2]), "must have at least 4 items; found 2");
+        check_message(json!({"minItems": 1}), json!([]), "must have at least 1 item; found 0");
+        check_message(json!({"maxItems": 1}), json!([1, 2]), "must have at most 1 item; found 2");
+        check_message(json!({"maxItems": 0}), json!([1]), "must have at most 0 items; found 1");
+        check_message(
             json!({"uniqueItems": true}),
             json!(["a", "b", "a"]),
             "must not contain duplicate items; found `a` twice",
         );
-        message_parts(
+        check_message(
             json!({"uniqueItems": true}),
             json!([1, 1.0]),
             "must not contain duplicate items; found two equal items",
         );
         let contains = json!({"contains": {"const": 1}});
-        message_parts(contains.clone(), json!([2, 3]), "must match `contains` of the schema; found an array");
-        message_parts(contains, json!([]), "must match `contains` of the schema; found an array");
-        message_parts(
+        check_message(contains.clone(), json!([2, 3]), "must match `contains` of the schema; found an array");
+        check_message(contains, json!([]), "must match `contains` of the schema; found an array");
+        check_message(
             json!({"contains": {"const": 1}, "maxContains": 1}),
             json!([1, 1]),
             "must match `contains` of the schema; found an array",
@@ -359,7 +363,7 @@ mod tests {
             "x[1]",
             "must not be present; found `2`",
         );
-        message_parts(
+        check_message(
             json!({"prefixItems": [true], "unevaluatedItems": false}),
             json!([1, 2]),
             "must match `unevaluatedItems` of the schema; found an array",
@@ -375,8 +379,8 @@ mod tests {
             "x.b",
             "is required; found nothing",
         );
-        message_parts(json!({"minProperties": 1}), json!({}), "must have at least 1 property; found 0");
-        message_parts(
+        check_message(json!({"minProperties": 1}), json!({}), "must have at least 1 property; found 0");
+        check_message(
             json!({"maxProperties": 1}),
             json!({"a": 1, "b": 2}),
             "must have at most 1 property; found 2",
@@ -388,11 +392,11 @@ mod tests {
             schema
         };
         for keyword in ["additionalProperties", "unevaluatedProperties"] {
-            message_parts(closed(keyword), json!({"b": 1, "c": 2}), "must not have the properties `b`, `c`");
+            check_message(closed(keyword), json!({"b": 1, "c": 2}), "must not have the properties `b`, `c`");
             let schema = Schema::compile(closed(keyword).as_object().unwrap()).unwrap();
             assert_eq!(schema.violations(&json!({"b": 1}), 1)[0].pointer, "/b");
         }
-        message_parts(
+        check_message(
             json!({"propertyNames": {"pattern": "^[a-z]+$"}}),
             json!({"A": 1}),
             "has a property whose name must match `^[a-z]+$`; found `A`",
@@ -403,61 +407,61 @@ mod tests {
     fn schemas_of_schemas_have_plain_messages() {
         let forms = json!([{"type": "string", "maxLength": 3}, {"type": "null"}]);
         for keyword in ["anyOf", "oneOf"] {
-            message_parts(
+            check_message(
                 json!({ keyword: forms }),
                 json!(5),
                 "must be a string, or must be null; found `5`",
             );
-            message_parts(
+            check_message(
                 json!({ keyword: forms }),
                 json!("four"),
                 "must have at most 3 characters, or must be null; found `four`",
             );
         }
         let forms: Vec<Value> = (1..=7).map(|limit| json!({"maximum": -limit})).collect();
-        message_parts(
+        check_message(
             json!({ "anyOf": forms }),
             json!(5),
             "must be at most -1, or must be at most -2, or must be at most -3, or must be at most -4, or must be \
              at most -5, or must match another alternative (2 more); found `5`",
         );
-        message_parts(
+        check_message(
             json!({"anyOf": [{"type": "object", "properties": {"a": {"type": "number"}}}, {"type": "string"}]}),
             json!({"a": "b"}),
             "its `a` must be a number, or must be a string; found an object",
         );
-        message_parts(
+        check_message(
             json!({"oneOf": [{"minimum": 1}, {"maximum": 9}]}),
             json!(5),
             "must match exactly one schema of `oneOf`; found `5`, which matches several",
         );
-        message_parts(
+        check_message(
             json!({"not": {"const": "x"}}),
             json!("x"),
             "must not match `{\"const\":\"x\"}`; found `x`",
         );
-        message_parts(
+        check_message(
             json!({"not": {"enum": ["x", "y"]}}),
             json!("x"),
             "must not match `{\"enum\":[\"x\",\"y\"]}`; found `x`",
         );
-        message_parts(
+        check_message(
             json!({"not": {"type": "string"}}),
             json!("x"),
             "must not match `{\"type\":\"string\"}`; found `x`",
         );
-        message_parts(
+        check_message(
             json!({"not": {"pattern": "^x"}}),
             json!("x"),
             "must not match `{\"pattern\":\"^x\"}`; found `x`",
         );
-        message_parts(
+        check_message(
             json!({"not": {"minimum": 1, "maximum": 9}}),
             json!(5),
             "must not match `{\"minimum\":1,\"maximum\":9}`; found `5`",
         );
-        message_parts(json!({"allOf": [{"minimum": 9}]}), json!(5), "must be at least 9; found `5`");
-        message_parts(
+        check_message(json!({"allOf": [{"minimum": 9}]}), json!(5), "must be at least 9; found `5`");
+        check_message(
             json!({"if": {"minimum": 1}, "then": {"minimum": 9}}),
             json!(5),
             "must be at least 9; found `5`",

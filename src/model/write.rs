@@ -113,7 +113,7 @@ fn write_content(
 ) {
     match &content.block {
         // The JSON of the block already includes its annotations.
-        ContentBlock::Foreign(sent) => return out.extend_from_slice(sent.json.bytes()),
+        ContentBlock::Foreign(foreign) => return out.extend_from_slice(foreign.json.bytes()),
         ContentBlock::Text(text) => {
             out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
             write_text(text, structured, support, out);
@@ -185,12 +185,12 @@ const URI_LIST: &str = "text/uri-list";
 impl ResourceContext<'_> {
     /// Returns the resource contents of a result, one for each block, in order.
     pub fn contents_of(&self, result: &ToolResult) -> Vec<ResourceContents> {
-        let alone = result.content.len() == 1;
+        let is_single = result.content.len() == 1;
         let structured = result.structured.as_ref();
         result
             .content
             .iter()
-            .map(|content| self.block_to_contents(&content.block, structured, alone))
+            .map(|content| self.block_to_contents(&content.block, structured, is_single))
             .collect()
     }
 
@@ -198,11 +198,12 @@ impl ResourceContext<'_> {
         &self,
         block: &ContentBlock,
         structured: Option<&Structured>,
-        alone: bool,
+        is_single: bool,
     ) -> ResourceContents {
         // A blob or an embedded resource gets the declared type instead of its own type only if it is the
         // only block.
-        let of_bytes = |own: &str| Some(self.declared_type.filter(|_| alone).unwrap_or(own).to_owned());
+        let binary_type =
+            |own_type: &str| Some(self.declared_type.filter(|_| is_single).unwrap_or(own_type).to_owned());
         match block {
             ContentBlock::Text(text) => {
                 let media_type = match text {
@@ -218,16 +219,16 @@ impl ResourceContext<'_> {
                 self.contents(Some(media_type), ResourceBody::Text(text))
             }
             ContentBlock::Image { data, mime_type } | ContentBlock::Audio { data, mime_type } => {
-                self.contents(of_bytes(mime_type), ResourceBody::Blob(data.clone()))
+                self.contents(binary_type(mime_type), ResourceBody::Blob(data.clone()))
             }
             ContentBlock::Resource { resource: ResourceContents { uri, media_type, body } } => {
-                let media_type = media_type.as_deref().and_then(of_bytes);
+                let media_type = media_type.as_deref().and_then(binary_type);
                 let contents =
                     self.contents(media_type.or_else(|| self.declared_type.map(str::to_owned)), body.clone());
                 // A part of the response itself has a URI with the scheme `response`, which is replaced by
                 // the requested URI.
-                let is_own = !uri.starts_with("response://");
-                ResourceContents { uri: if is_own { uri.clone() } else { contents.uri }, ..contents }
+                let has_own_uri = !uri.starts_with("response://");
+                ResourceContents { uri: if has_own_uri { uri.clone() } else { contents.uri }, ..contents }
             }
             ContentBlock::ResourceLink { uri, .. } => {
                 self.contents(Some(URI_LIST.to_owned()), ResourceBody::Text(uri.clone()))
@@ -236,7 +237,7 @@ impl ResourceContext<'_> {
                 let media_type = self.declared_type.unwrap_or("text/plain").to_owned();
                 self.contents(Some(media_type), ResourceBody::Text(text.clone()))
             }
-            ContentBlock::Foreign(sent) => match serde_json::from_str(sent.json.as_str()) {
+            ContentBlock::Foreign(foreign) => match serde_json::from_str(foreign.json.as_str()) {
                 // The server's own URI and type are more specific than the requested URI and the declared
                 // type.
                 Ok(ContentBlock::Resource { resource }) => {
@@ -245,7 +246,7 @@ impl ResourceContext<'_> {
                 }
                 Ok(block) => self.block_to_contents(&block, structured, false),
                 Err(_) => {
-                    let body = ResourceBody::Text(sent.json.as_str().to_owned());
+                    let body = ResourceBody::Text(foreign.json.as_str().to_owned());
                     self.contents(Some("application/json".to_owned()), body)
                 }
             },
@@ -266,7 +267,7 @@ mod tests {
     use super::*;
     use crate::model::{Content, ErrorType, JSON_DEPTH_LIMIT, JsonText, ToolOutcome};
 
-    fn written(result: &ToolResult, support: StructuredContentSupport) -> Value {
+    fn write_to_value(result: &ToolResult, support: StructuredContentSupport) -> Value {
         let mut out = Vec::new();
         write_result(result, support, &mut out);
         serde_json::from_slice(&out).unwrap()
@@ -284,7 +285,8 @@ mod tests {
 
     #[test]
     fn a_value_that_is_no_object_is_wrapped_in_text_and_structure_alike() {
-        let result = written(&from_json("[1, \"a\\\"b\"]", Structured::new), StructuredContentSupport::Any);
+        let result =
+            write_to_value(&from_json("[1, \"a\\\"b\"]", Structured::new), StructuredContentSupport::Any);
         assert_eq!(result["structuredContent"].to_string(), r#"{"result":[1,"a\"b"]}"#);
         assert_eq!(result["content"][0]["text"], "{\"result\":[1, \"a\\\"b\"]}");
         assert_eq!(result["isError"], false);
@@ -293,9 +295,12 @@ mod tests {
     #[test]
     fn a_route_may_send_the_unwrapped_value_to_clients_that_support_any_type() {
         let result = from_json("[1]", |json| Structured { bare_allowed: true, ..Structured::new(json) });
-        assert_eq!(written(&result, StructuredContentSupport::Any)["structuredContent"].to_string(), "[1]");
         assert_eq!(
-            written(&result, StructuredContentSupport::ObjectsOnly)["structuredContent"].to_string(),
+            write_to_value(&result, StructuredContentSupport::Any)["structuredContent"].to_string(),
+            "[1]"
+        );
+        assert_eq!(
+            write_to_value(&result, StructuredContentSupport::ObjectsOnly)["structuredContent"].to_string(),
             r#"{"result":[1]}"#
         );
     }
@@ -307,7 +312,7 @@ mod tests {
         shallow.outcome = ToolOutcome::Error(ErrorType::Arguments);
         assert_eq!(
             result_to_json(&shallow, StructuredContentSupport::Any).to_string(),
-            written(&shallow, StructuredContentSupport::Any).to_string()
+            write_to_value(&shallow, StructuredContentSupport::Any).to_string()
         );
         let deepest = format!("{}{}", "[".repeat(JSON_DEPTH_LIMIT), "]".repeat(JSON_DEPTH_LIMIT));
         let mut deep = from_json(&deepest, Structured::new);
@@ -387,17 +392,20 @@ mod tests {
 
     #[test]
     fn blocks_of_another_server_are_read() {
-        let sent = |block: Value, text: Option<&str>| {
+        let foreign_block = |block: Value, text: Option<&str>| {
             let json = JsonText::from_value(&block);
             ContentBlock::Foreign(ForeignBlock { json, text: text.map(str::to_owned), link: None })
         };
         check(
             vec![
-                sent(json!({ "type": "text", "text": "hi" }), Some("hi")),
-                sent(json!({ "type": "audio", "data": "AA==", "mimeType": "audio/wav" }), None),
-                sent(json!({ "type": "resource", "resource": { "uri": "r://y", "text": "t" } }), None),
-                sent(json!({ "type": "resource_link", "uri": "r://z", "name": "z" }), None),
-                sent(json!({ "type": "new", "more": 1 }), None),
+                foreign_block(json!({ "type": "text", "text": "hi" }), Some("hi")),
+                foreign_block(json!({ "type": "audio", "data": "AA==", "mimeType": "audio/wav" }), None),
+                foreign_block(
+                    json!({ "type": "resource", "resource": { "uri": "r://y", "text": "t" } }),
+                    None,
+                ),
+                foreign_block(json!({ "type": "resource_link", "uri": "r://z", "name": "z" }), None),
+                foreign_block(json!({ "type": "new", "more": 1 }), None),
             ],
             None,
             json!([
@@ -412,7 +420,7 @@ mod tests {
 
     #[test]
     fn an_embedded_resource_of_another_server_keeps_its_uri_type_and_body() {
-        let sent = |resource: Value| {
+        let foreign_block = |resource: Value| {
             let block =
                 json!({ "type": "resource", "resource": resource, "annotations": { "priority": 0.5 } });
             let json = JsonText::from_value(&block);
@@ -420,10 +428,12 @@ mod tests {
         };
         check(
             vec![
-                sent(json!({ "uri": "response://y", "mimeType": null, "text": "t", "_meta": { "n": 1.5 } })),
-                sent(json!({ "uri": "r://y", "mimeType": "a/b", "text": null, "blob": "AA==" })),
-                sent(json!({ "uri": "r://y", "blob": null, "text": "t" })),
-                sent(json!({ "uri": "r://y", "text": "t", "blob": "AA==" })),
+                foreign_block(
+                    json!({ "uri": "response://y", "mimeType": null, "text": "t", "_meta": { "n": 1.5 } }),
+                ),
+                foreign_block(json!({ "uri": "r://y", "mimeType": "a/b", "text": null, "blob": "AA==" })),
+                foreign_block(json!({ "uri": "r://y", "blob": null, "text": "t" })),
+                foreign_block(json!({ "uri": "r://y", "text": "t", "blob": "AA==" })),
             ],
             Some("text/csv"),
             json!([

@@ -58,21 +58,25 @@ struct CallRecord {
 }
 
 impl<'a> AccessLog<'a> {
-    pub(super) fn begin(tracing: &Tracer, route: &'a BoundRoute, call: Call<'a>) -> Self {
+    pub(super) fn begin(tracer: &Tracer, route: &'a BoundRoute, call: Call<'a>) -> Self {
         route.meters.call_started(call.api.as_str());
-        let context = CallContext::new(call.request_id.clone(), begin_span(tracing, route, &call));
+        let context = CallContext::new(call.request_id.clone(), begin_span(tracer, route, &call));
         let (started, recorded) = (Instant::now(), CallRecord::default());
         Self { route, call, context, started, outcome: "cancelled", recorded }
     }
 
     /// Records a response, which may be a cached one, or a failure of the upstream.
-    pub(super) fn record_response(&mut self, response: &Result<CallResponse, UpstreamError>, took: Duration) {
+    pub(super) fn record_response(
+        &mut self,
+        response: &Result<CallResponse, UpstreamError>,
+        elapsed: Duration,
+    ) {
         self.recorded.upstream_failed = response.is_err();
         let meters = &self.route.meters;
         let CallResponse { response, age, upstream_result, .. } = match response {
             Ok(response) => response,
             Err(error) => {
-                self.report_upstream_error(error, took);
+                self.report_upstream_error(error, elapsed);
                 self.recorded.rejected_by = error.failure.properties().rejected_by;
                 self.recorded.reason = Some(ErrorChain(error).to_string());
                 return;
@@ -81,17 +85,17 @@ impl<'a> AccessLog<'a> {
         match (age, upstream_result) {
             (None, _) => {
                 self.log_program_end(response);
-                meters.upstream_responded(result_label(response), took);
+                meters.upstream_responded(result_label(response), elapsed);
                 if response.exit.is_none() {
                     self.recorded.upstream_status = Some(response.status);
                 }
             }
             (Some(_), None) => {}
             (Some(_), Some(Ok(status))) => {
-                meters.upstream_responded(status_class(*status), took);
+                meters.upstream_responded(status_class(*status), elapsed);
                 self.recorded.upstream_status = Some(*status);
             }
-            (Some(_), Some(Err(error))) => self.report_upstream_error(error, took),
+            (Some(_), Some(Err(error))) => self.report_upstream_error(error, elapsed),
         }
         self.recorded.age = age.or(self.recorded.age);
         self.recorded.received_bytes += response.body.len();
@@ -136,10 +140,10 @@ impl<'a> AccessLog<'a> {
     /// Counts a failure of the upstream, and logs it. A request that glossator rejected, or for which it has
     /// no credential, is not counted. A rejection by a limit of glossator is only in the log line of the
     /// call.
-    fn report_upstream_error(&self, error: &UpstreamError, took: Duration) {
+    fn report_upstream_error(&self, error: &UpstreamError, elapsed: Duration) {
         let properties = error.failure.properties();
         if properties.stage != FailureStage::Rejected {
-            self.route.meters.upstream_responded(properties.label, took);
+            self.route.meters.upstream_responded(properties.label, elapsed);
         }
         if properties.rejected_by.is_some() {
             return;
@@ -170,7 +174,7 @@ impl<'a> AccessLog<'a> {
             if is_unparseable {
                 let response_bytes = self.recorded.received_bytes;
                 let media_type = self.recorded.content_type.as_ref().and_then(media_type);
-                let media_type = media_type.as_deref().map(|found| found.get(..100).unwrap_or(found));
+                let media_type = media_type.as_deref().map(|name| name.get(..100).unwrap_or(name));
                 warn!(
                     %route, %request_id, %note, media_type, response_bytes,
                     "unparseable upstream response"
@@ -179,7 +183,7 @@ impl<'a> AccessLog<'a> {
                 warn!(%route, %request_id, error = %note, "template rendering failed");
             }
             self.recorded.reason = Some(match self.recorded.reason.take() {
-                Some(before) => format!("{before}; {note}"),
+                Some(earlier) => format!("{earlier}; {note}"),
                 None => note.clone(),
             });
         }
@@ -207,9 +211,9 @@ impl<'a> AccessLog<'a> {
 impl Drop for AccessLog<'_> {
     fn drop(&mut self) {
         let (outcome, error_type) = (self.outcome, self.recorded.error_type.map(<&str>::from));
-        let took = self.started.elapsed();
+        let elapsed = self.started.elapsed();
         let (api, mcp_version) = (self.call.api.as_str(), self.call.mcp_version);
-        self.route.meters.call_ended(CallEnd { api, mcp_version, outcome, error_type }, took);
+        self.route.meters.call_ended(CallEnd { api, mcp_version, outcome, error_type }, elapsed);
         // A response with an error status needs no rule, so it does not count as unmatched.
         let has_success_status = self.recorded.response_status.is_none_or(|status| status.is_success());
         let is_default =
@@ -245,7 +249,7 @@ impl Drop for AccessLog<'_> {
                 upstream_status: self.recorded.upstream_status.map(|status| status.as_u16()),
                 matched_rule: self.recorded.matched_rule,
                 reason: self.recorded.reason.take().map(Into::into),
-                took,
+                took: elapsed,
             });
         }
         info!(
@@ -256,8 +260,8 @@ impl Drop for AccessLog<'_> {
             upstream_status = self.recorded.upstream_status.map(|status| status.as_u16()),
             response_age_s = self.recorded.age.map(|age| age.as_secs()),
             exit_status = self.recorded.exit.map(tracing::field::display),
-            duration_ms = milliseconds(took),
-            upstream_ms = self.context.upstream_time().map(|time| milliseconds(time.min(took))),
+            duration_ms = milliseconds(elapsed),
+            upstream_ms = self.context.upstream_time().map(|time| milliseconds(time.min(elapsed))),
             attempts = self.context.attempts(),
             response_bytes = self.recorded.received_bytes,
             request_id = %self.call.request_id,
@@ -274,23 +278,23 @@ impl Drop for AccessLog<'_> {
 
 /// Method in the span of a call without an MCP message, such as the call of a task after its input has
 /// arrived.
-const CALL: &str = "tools/call";
+const CALL_METHOD: &str = "tools/call";
 
 /// Starts the span of a call (OpenTelemetry's conventions for MCP). An MCP message has its own span, in the
 /// trace that its `_meta` carries, because one HTTP request may contain several messages. For other APIs, the
 /// span of the HTTP request is used.
-fn begin_span(tracing: &Tracer, route: &BoundRoute, call: &Call<'_>) -> Span {
-    if !tracing.is_on() {
+fn begin_span(tracer: &Tracer, route: &BoundRoute, call: &Call<'_>) -> Span {
+    if !tracer.is_on() {
         return Span::default();
     }
     let tool = route.definition.name.as_str();
     let is_message = !call.mcp_version.is_empty();
     let span = match (is_message, call.span.is_on()) {
         (false, _) => call.span.clone(),
-        (true, true) => call.span.child_or_linked(SpanKind::Server, CALL, call.trace.as_ref()),
+        (true, true) => call.span.child_or_linked(SpanKind::Server, CALL_METHOD, call.trace.as_ref()),
         (true, false) => {
             let parent = call.trace.clone().or_else(|| TraceContext::from_headers(call.headers));
-            tracing.begin(SpanKind::Server, CALL, parent.as_ref())
+            tracer.begin(SpanKind::Server, CALL_METHOD, parent.as_ref())
         }
     };
     if span.is_recorded() {
@@ -306,8 +310,8 @@ fn begin_span(tracing: &Tracer, route: &BoundRoute, call: &Call<'_>) -> Span {
 }
 
 fn describe_message(span: &Span, tool: &str, call: &Call<'_>) {
-    let method = call.message.map_or(CALL, |message| message.method);
-    span.rename(|| if method == CALL { format!("{method} {tool}") } else { method.to_owned() });
+    let method = call.message.map_or(CALL_METHOD, |message| message.method);
+    span.rename(|| if method == CALL_METHOD { format!("{method} {tool}") } else { method.to_owned() });
     span.text("mcp.method.name", method.to_owned());
     span.text("mcp.protocol.version", call.mcp_version);
     span.text("network.transport", if call.api == ApiKind::Stdio { "pipe" } else { "tcp" });

@@ -41,23 +41,25 @@ pub async fn elicit_first(
     if input_requests_of_route.is_empty() {
         return Ok(arguments);
     }
-    let known = elicitor.as_ref().map(|known| (known.capabilities().to_vec(), known.input_responses()));
-    let (capabilities, mut input_responses) = known.unwrap_or_default();
+    let declared = elicitor.as_ref().map(|client| (client.capabilities().to_vec(), client.input_responses()));
+    let (capabilities, mut input_responses) = declared.unwrap_or_default();
     loop {
         let next = input_requests_of_route.next(&arguments, &input_responses, &capabilities);
-        match next.map_err(|sentence| failure(ErrorType::Arguments, sentence))? {
+        match next.map_err(|message| failure(ErrorType::Arguments, message))? {
             NextStep::Done(arguments) => return Ok(arguments),
             NextStep::MissingCapabilities(missing) => {
-                let sentence = error_text::cannot_elicit(&missing);
+                let message = error_text::cannot_elicit(&missing);
                 if let Some(elicitor) = elicitor {
                     elicitor.report_unsupported(missing);
                 }
-                return Err(failure(ErrorType::InputMissing, sentence));
+                return Err(failure(ErrorType::InputMissing, message));
             }
             NextStep::InputRequests(requests) => {
-                let responses = input_requests(elicitor.as_deref_mut(), requests, &input_responses).await;
-                let missing = |why| failure(ErrorType::InputMissing, format!("Nothing was done: {why}."));
-                input_responses.extend(responses.map_err(missing)?);
+                let responses =
+                    send_input_requests(elicitor.as_deref_mut(), requests, &input_responses).await;
+                let no_response =
+                    |reason| failure(ErrorType::InputMissing, format!("Nothing was done: {reason}."));
+                input_responses.extend(responses.map_err(no_response)?);
             }
         }
     }
@@ -70,21 +72,22 @@ pub(super) async fn elicit_for_rule(
     elicitor: Option<&mut (dyn Elicitor + '_)>,
 ) -> Result<Map<String, Value>, Box<ToolResult>> {
     let mut input_responses = arguments.input_responses.clone();
-    let responses = input_requests(elicitor, vec![InputRequest::from_rule(sample)], &input_responses).await;
-    let missing = |why: String| {
-        let text = format!("The service responded, but its response could not be processed: {why}.");
-        failure(ErrorType::InputMissing, text)
+    let responses =
+        send_input_requests(elicitor, vec![InputRequest::from_rule(sample)], &input_responses).await;
+    let no_response = |reason: String| {
+        let message = format!("The service responded, but its response could not be processed: {reason}.");
+        failure(ErrorType::InputMissing, message)
     };
-    input_responses.extend(responses.map_err(missing)?);
+    input_responses.extend(responses.map_err(no_response)?);
     Ok(input_responses)
 }
 
 /// Sends input requests and checks that each has a response. The responses and the earlier responses of the
-/// call (`before`) have a common size limit.
-async fn input_requests(
+/// call (`earlier_responses`) have a common size limit.
+async fn send_input_requests(
     elicitor: Option<&mut (dyn Elicitor + '_)>,
     requests: Vec<InputRequest>,
-    before: &Map<String, Value>,
+    earlier_responses: &Map<String, Value>,
 ) -> Result<Map<String, Value>, String> {
     let names: Vec<String> = requests.iter().map(|request| request.name.clone()).collect();
     let elicitor = elicitor.ok_or("input requests are not supported here")?;
@@ -92,10 +95,10 @@ async fn input_requests(
     if let Some(name) = names.iter().find(|name| !responses.contains_key(*name)) {
         return Err(format!("the input request `{name}` has no response"));
     }
-    let bytes = |input_responses: &Map<String, Value>| -> usize {
+    let length_of = |input_responses: &Map<String, Value>| -> usize {
         input_responses.iter().map(|(name, response)| name.len() + response.to_string().len()).sum()
     };
-    if bytes(before) + bytes(&responses) > InputRequests::RESPONSES_LIMIT_BYTES {
+    if length_of(earlier_responses) + length_of(&responses) > InputRequests::RESPONSES_LIMIT_BYTES {
         let limit = InputRequests::RESPONSES_LIMIT_BYTES;
         return Err(format!("the input responses are longer than {limit} bytes together"));
     }

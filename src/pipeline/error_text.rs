@@ -23,8 +23,8 @@ pub(super) const NOT_READY: &str = "Not ready: the service behind it has not sta
 const RETRY_SOON: &str = "Retry in a few seconds.";
 
 /// Tool error that ends a call early, boxed because it is rare.
-pub(super) fn failure(error_type: ErrorType, text: impl Into<String>) -> Box<ToolResult> {
-    Box::new(ToolResult::error(error_type, text))
+pub(super) fn failure(error_type: ErrorType, message: impl Into<String>) -> Box<ToolResult> {
+    Box::new(ToolResult::error(error_type, message))
 }
 
 /// Tool error for arguments whose validation, or whose conversion to a request, panicked or exceeded the
@@ -67,11 +67,12 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
         PossibleEffect::Possible => " The request may have taken effect: check before you retry.",
     };
     let effect_or = |otherwise: &'static str| if effect.is_empty() { otherwise } else { effect };
-    let malformed =
-        |what: &str| format!("{what}. A retry is unlikely to help; tell the operator of this tool.{effect}");
-    let unsent = |what: &str, then: &str| format!("{what}. No request was sent. {then}");
+    let malformed = |problem: &str| {
+        format!("{problem}. A retry is unlikely to help; tell the operator of this tool.{effect}")
+    };
+    let unsent = |problem: &str, advice: &str| format!("{problem}. No request was sent. {advice}");
     let retry = |after: &Duration| format!("Retry in {} s.", whole_seconds(*after));
-    let text = match &error.failure {
+    let message = match &error.failure {
         Failure::Connect(_) | Failure::ConnectTimeout(_) => {
             "The service behind this tool can't be reached. The arguments are not the cause. Retry later."
                 .to_owned()
@@ -94,16 +95,16 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
         Failure::TooLong(limit_bytes) => format!(
             "The service's response is longer than the limit of {}. Request less: narrower arguments give \
              a shorter response.{effect}",
-            size(*limit_bytes)
+            format_size(*limit_bytes)
         ),
         Failure::Timeout(after) | Failure::AttemptTimeout(after) if !was_sent => format!(
             "No request was sent within {}: the call was still queued, or the service behind this tool was \
              not connected yet. {RETRY_SOON}",
-            time(*after)
+            format_duration(*after)
         ),
         Failure::Timeout(after) | Failure::AttemptTimeout(after) => format!(
             "The service sent no complete response within {}.{}",
-            time(*after),
+            format_duration(*after),
             effect_or(" Retry, or request less.")
         ),
         Failure::Busy(_) => unsent("The service is busy: its concurrency limit is reached", RETRY_SOON),
@@ -115,9 +116,9 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
             "Retry when one of your calls has ended.",
         ),
         Failure::CircuitOpen { of_route, retry_after } => {
-            let what = if *of_route { "This tool" } else { "The service behind this tool" };
-            let what = format!("{what} is temporarily unavailable after repeated failures");
-            unsent(&what, &retry(retry_after))
+            let subject = if *of_route { "This tool" } else { "The service behind this tool" };
+            let problem = format!("{subject} is temporarily unavailable after repeated failures");
+            unsent(&problem, &retry(retry_after))
         }
         Failure::Restarting(retry_after) => unsent(
             "The MCP server behind this tool is not running, and is being restarted",
@@ -133,14 +134,14 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
             )
         }
         Failure::RateLimited { scope, count, per, retry_after } => {
-            let what = match scope {
+            let subject = match scope {
                 RateLimitScope::ClientOfRoute | RateLimitScope::Route => "this tool",
                 RateLimitScope::ClientOfUpstream | RateLimitScope::Upstream => "the service behind this tool",
             };
-            let whose = if scope.is_per_client() { "each client" } else { "all clients together" };
-            let per = time(*per);
-            let what = format!("The rate limit of {what} is exceeded: {count} in {per} for {whose}");
-            unsent(&what, &retry(retry_after))
+            let clients = if scope.is_per_client() { "each client" } else { "all clients together" };
+            let per = format_duration(*per);
+            let problem = format!("The rate limit of {subject} is exceeded: {count} in {per} for {clients}");
+            unsent(&problem, &retry(retry_after))
         }
         Failure::RateLimitUnavailable => unsent("Rate limiting is temporarily unavailable", RETRY_SOON),
         Failure::BufferFull(_) => format!(
@@ -153,7 +154,7 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
             "Use shorter values without control characters.",
         ),
     };
-    let result = ToolResult::error(error_type_of(error), text);
+    let result = ToolResult::error(error_type_of(error), message);
     Box::new(match error.failure.properties().retry_after {
         Some(retry_after) => with_retry_after(result, retry_after),
         None => result,
@@ -185,13 +186,13 @@ fn with_retry_after(result: ToolResult, retry_after: Duration) -> ToolResult {
 
 /// Message for a client that lacks a capability for input requests.
 pub(super) fn cannot_elicit(missing: &[ClientCapability]) -> String {
-    let mut needs: Vec<&str> = missing.iter().map(|capability| capability_name(*capability)).collect();
-    needs.sort_unstable();
-    needs.dedup();
+    let mut capabilities: Vec<&str> = missing.iter().map(|capability| capability_name(*capability)).collect();
+    capabilities.sort_unstable();
+    capabilities.dedup();
     format!(
         "Nothing was done: this tool first requests input, and this client does not support that. Use an MCP \
          client that declares {}. No argument can replace this input.",
-        needs.join(" and ")
+        capabilities.join(" and ")
     )
 }
 
@@ -208,7 +209,7 @@ fn capability_name(capability: ClientCapability) -> &'static str {
 
 /// Tool error for a response whose processing panicked or exceeded the deadline.
 pub(super) fn not_processed(error: WorkError, deadline: Duration) -> Box<ToolResult> {
-    let deadline = time(deadline);
+    let deadline = format_duration(deadline);
     match error {
         WorkError::Panicked => failure(ErrorType::UnparseableResponse, UNREADABLE),
         WorkError::DeadlineExceeded => failure(
@@ -222,8 +223,8 @@ pub(super) fn not_processed(error: WorkError, deadline: Duration) -> Box<ToolRes
 }
 
 /// Message for an operation that may finish after the call has ended.
-pub(super) fn operation_lost(why: &str) -> String {
-    format!("The service started the operation, but {why}. It may still finish: check before you retry.")
+pub(super) fn operation_lost(reason: &str) -> String {
+    format!("The service started the operation, but {reason}. It may still finish: check before you retry.")
 }
 
 /// Reason in the message of [`operation_lost`] if a status request fails.
@@ -231,22 +232,22 @@ pub(super) const STATUS_UNREAD: &str = "its status could not be read";
 
 /// Tool error for an operation that is still running at the timeout.
 pub(super) fn operation_not_done(after: Duration, is_cancelled: bool) -> Box<ToolResult> {
-    let after = time(after);
-    let text = match is_cancelled {
+    let after = format_duration(after);
+    let message = match is_cancelled {
         true => format!(
             "The service started the operation, but did not finish it within {after}. Its \
              cancellation was requested; it may have taken effect in part."
         ),
         false => operation_lost(&format!("did not finish it within {after}")),
     };
-    failure(ErrorType::Timeout, text)
+    failure(ErrorType::Timeout, message)
 }
 
 /// Tool error for an operation that was cancelled before it finished.
 pub(super) fn operation_cancelled() -> Box<ToolResult> {
-    let text = "The service started the operation, but it was cancelled before it finished. It may have \
-                taken effect in part.";
-    failure(ErrorType::ReportedError { status: None }, text)
+    let message = "The service started the operation, but it was cancelled before it finished. It may have \
+                   taken effect in part.";
+    failure(ErrorType::ReportedError { status: None }, message)
 }
 
 /// Tool error for an operation that failed, with the message that the route extracts from its status.
@@ -259,7 +260,7 @@ pub(super) fn operation_failed(message: Option<&str>) -> Box<ToolResult> {
 }
 
 /// Formats a duration for messages: `200 ms`, `1.5 s`.
-fn time(duration: Duration) -> String {
+fn format_duration(duration: Duration) -> String {
     if duration < Duration::from_secs(1) {
         format!("{} ms", duration.as_millis())
     } else {
@@ -268,11 +269,11 @@ fn time(duration: Duration) -> String {
 }
 
 /// Formats a size for messages: `512 bytes`, `10 MiB`.
-fn size(bytes: usize) -> String {
-    let whole = |unit: usize| bytes >= unit && bytes.is_multiple_of(unit);
-    if whole(1 << 20) {
+fn format_size(bytes: usize) -> String {
+    let is_multiple = |unit: usize| bytes >= unit && bytes.is_multiple_of(unit);
+    if is_multiple(1 << 20) {
         format!("{} MiB", bytes >> 20)
-    } else if whole(1 << 10) {
+    } else if is_multiple(1 << 10) {
         format!("{} KiB", bytes >> 10)
     } else {
         format!("{bytes} bytes")
@@ -328,22 +329,22 @@ mod tests {
             Failure::BufferFull(1),
             Failure::Restarting(Duration::from_millis(1500)),
         ];
-        let sentences: Vec<String> =
+        let messages: Vec<String> =
             errors.iter().map(|error| text_of(error, PossibleEffect::Harmless)).collect();
-        for (index, sentence) in sentences.iter().enumerate() {
-            assert!(!sentence.contains("secret") && !sentence.contains("10.0"), "{sentence}");
-            assert!(!sentences[..index].contains(sentence), "repeated sentence: {sentence}");
+        for (index, message) in messages.iter().enumerate() {
+            assert!(!message.contains("secret") && !message.contains("10.0"), "{message}");
+            assert!(!messages[..index].contains(message), "repeated sentence: {message}");
         }
-        assert!(sentences[9].contains("Retry in 5 s"), "{sentences:?}");
-        assert!(sentences[12].contains("this tool is exceeded: 1 in 60 s for each client."), "{sentences:?}");
+        assert!(messages[9].contains("Retry in 5 s"), "{messages:?}");
+        assert!(messages[12].contains("this tool is exceeded: 1 in 60 s for each client."), "{messages:?}");
         assert!(
-            sentences[13].contains("100 in 60 s for all clients together.")
-                && sentences[13].contains("in 8 s"),
-            "{sentences:?}"
+            messages[13].contains("100 in 60 s for all clients together.") && messages[13].contains("in 8 s"),
+            "{messages:?}"
         );
-        assert!(sentences[5].contains("3 MiB") && sentences[6].contains("1.5 s"), "{sentences:?}");
-        let late = text_of(&Failure::ConnectTimeout(Duration::from_secs(5)), PossibleEffect::Harmless);
-        assert_eq!(late, sentences[0]);
+        assert!(messages[5].contains("3 MiB") && messages[6].contains("1.5 s"), "{messages:?}");
+        let connect_timeout =
+            text_of(&Failure::ConnectTimeout(Duration::from_secs(5)), PossibleEffect::Harmless);
+        assert_eq!(connect_timeout, messages[0]);
     }
 
     #[test]
@@ -351,9 +352,9 @@ mod tests {
         let error = Failure::CutOff("eof".into());
         assert!(text_of(&error, PossibleEffect::Possible).contains("may have taken effect"));
         assert!(text_of(&error, PossibleEffect::Harmless).contains("Retry"));
-        let late = Failure::Timeout(Duration::from_secs(2));
-        assert!(text_of(&late, PossibleEffect::Possible).contains("may have taken effect"));
-        let unsent = text_of(&late, PossibleEffect::Unsent);
+        let timeout = Failure::Timeout(Duration::from_secs(2));
+        assert!(text_of(&timeout, PossibleEffect::Possible).contains("may have taken effect"));
+        let unsent = text_of(&timeout, PossibleEffect::Unsent);
         assert!(unsent.contains("No request was sent") && !unsent.contains("effect"), "{unsent}");
     }
 }

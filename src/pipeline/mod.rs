@@ -115,10 +115,10 @@ impl Gateway {
     pub fn replace(&self, mut snapshot: Snapshot) {
         // Calls of the old snapshot still run, and both snapshots share one worker pool.
         snapshot.workers = self.snapshot.load().workers.clone();
-        let now = Arc::new(snapshot);
-        let before = self.snapshot.swap(Arc::clone(&now));
+        let new_snapshot = Arc::new(snapshot);
+        let old_snapshot = self.snapshot.swap(Arc::clone(&new_snapshot));
         self.fetching_lists.send_if_modified(|is_fetching| *is_fetching);
-        for change in now.differences(&before) {
+        for change in new_snapshot.differences(&old_snapshot) {
             self.publish(change);
         }
     }

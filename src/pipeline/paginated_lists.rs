@@ -66,10 +66,11 @@ impl DefinitionLists {
         });
         let resources = |are_templates| {
             let resources = routes().filter_map(|route| Some((route.resource.as_ref()?, &route.scopes)));
-            let those = resources.filter(move |(resource, _)| resource.uri.is_template() == are_templates);
-            those.map(|(resource, scopes)| ListEntry::new(resource.uri.as_str(), scopes, &resource.to_json()))
+            let selected = resources.filter(move |(resource, _)| resource.uri.is_template() == are_templates);
+            selected
+                .map(|(resource, scopes)| ListEntry::new(resource.uri.as_str(), scopes, &resource.to_json()))
         };
-        let own_prompts = prompts
+        let configured_prompts = prompts
             .values()
             .map(|prompt| ListEntry::new(prompt.name.as_str(), &prompt.scopes, &prompt.to_json()));
         let entries = |kind| {
@@ -77,15 +78,18 @@ impl DefinitionLists {
                 .by_kind(kind)
                 .map(|entry| ListEntry::new(&entry.key, &entry.route.scopes, &entry.definition))
         };
-        let all = |are_templates, kind| resources(are_templates).chain(entries(kind));
-        let of_routes = routes().chain(proxied.all().map(|entry| &entry.route)).map(|route| &route.scopes);
-        let scopes = of_routes.chain(prompts.values().map(|prompt| &prompt.scopes));
+        let all_entries = |are_templates, kind| resources(are_templates).chain(entries(kind));
+        let route_scopes = routes().chain(proxied.all().map(|entry| &entry.route)).map(|route| &route.scopes);
+        let scopes = route_scopes.chain(prompts.values().map(|prompt| &prompt.scopes));
         Self {
             tools: DefinitionList::new("tools", tools),
-            prompts: DefinitionList::new("prompts", own_prompts.chain(entries(ProxiedKind::Prompt))),
-            resources: DefinitionList::new("resources", all(false, ProxiedKind::Resource)),
-            resource_templates: DefinitionList::new("resourceTemplates", all(true, ProxiedKind::Template)),
-            needed_scopes: scopes.fold(Scopes::default(), |all, more| all.union(more)),
+            prompts: DefinitionList::new("prompts", configured_prompts.chain(entries(ProxiedKind::Prompt))),
+            resources: DefinitionList::new("resources", all_entries(false, ProxiedKind::Resource)),
+            resource_templates: DefinitionList::new(
+                "resourceTemplates",
+                all_entries(true, ProxiedKind::Template),
+            ),
+            needed_scopes: scopes.fold(Scopes::default(), |union, other| union.union(other)),
         }
     }
 }
@@ -125,8 +129,8 @@ impl DefinitionList {
     /// Index of the first entry after the page that `cursor` ends.
     fn index_after(&self, cursor: &str) -> Option<usize> {
         let text = String::from_utf8(URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()?;
-        let last = text.strip_prefix(self.name)?.strip_prefix(' ').filter(|key| !key.is_empty())?;
-        Some(self.entries.partition_point(|entry| *entry.key <= *last))
+        let last_key = text.strip_prefix(self.name)?.strip_prefix(' ').filter(|key| !key.is_empty())?;
+        Some(self.entries.partition_point(|entry| *entry.key <= *last_key))
     }
 }
 
@@ -163,8 +167,8 @@ fn raw(definition: &Map<String, Value>) -> Box<RawValue> {
 impl Snapshot {
     /// Scopes that a client needs to read this URI. `None` if no resource has it.
     pub fn scopes_of_uri(&self, uri: &str) -> Option<&Scopes> {
-        let own = self.table.by_uri(uri).map(|(route, _)| &route.route);
-        let route = own.or_else(|| self.proxied.resource(uri).map(|resource| &resource.route));
+        let configured_route = self.table.by_uri(uri).map(|(route, _)| &route.route);
+        let route = configured_route.or_else(|| self.proxied.resource(uri).map(|resource| &resource.route));
         route.map(|route| &route.scopes)
     }
 }
@@ -195,16 +199,16 @@ mod tests {
     #[test]
     fn pagination_shows_every_entry_once_and_ends() {
         let list = list("letters", &["c", "a", "b", "e", "d"]);
-        let (mut shown, mut cursor) = (Vec::new(), None);
+        let (mut listed_keys, mut cursor) = (Vec::new(), None);
         loop {
             let page = page(&list, cursor.as_deref(), 2).unwrap();
-            shown.extend(keys(&page));
+            listed_keys.extend(keys(&page));
             match page.next_cursor {
                 Some(next) => cursor = Some(next),
                 None => break,
             }
         }
-        assert_eq!(shown, ["a", "b", "c", "d", "e"]);
+        assert_eq!(listed_keys, ["a", "b", "c", "d", "e"]);
         assert!(page(&list, None, 5).unwrap().next_cursor.is_none());
     }
 
@@ -234,12 +238,12 @@ mod tests {
 
     #[test]
     fn an_invalid_cursor_is_rejected() {
-        let of = |name| list(name, &["a", "report://x y", "z"]);
-        let resources = of("resources");
+        let list_named = |name| list(name, &["a", "report://x y", "z"]);
+        let resources = list_named("resources");
         let cursor = page(&resources, None, 2).unwrap().next_cursor.unwrap();
         assert_eq!(keys(&page(&resources, Some(&cursor), 2).unwrap()), ["z"]);
         for other in ["tools", "resource", "resourcess", ""] {
-            assert!(page(&of(other), Some(&cursor), 2).is_none(), "{other}");
+            assert!(page(&list_named(other), Some(&cursor), 2).is_none(), "{other}");
         }
         for text in ["", "!", "YSBi", "gA", "cmVzb3VyY2VzIA"] {
             assert!(page(&resources, Some(text), 2).is_none(), "{text}");

@@ -41,7 +41,7 @@ pub(super) struct Reporter<'a> {
     /// `None` if the client has requested nothing.
     subscriber: Option<&'a dyn Subscriber>,
     logger: &'a str,
-    last: Option<f64>,
+    last_progress: Option<f64>,
     total: Option<f64>,
     /// Time of the last progress notification, or of the start of the call.
     reported_at: Option<Instant>,
@@ -53,7 +53,7 @@ impl<'a> Reporter<'a> {
         let subscriber =
             subscriber.filter(|subscriber| subscriber.wants_progress() || subscriber.level().is_some());
         let reported_at = subscriber.map(|_| Instant::now());
-        Self { subscriber, logger, last: None, total: None, reported_at, log_messages: 0 }
+        Self { subscriber, logger, last_progress: None, total: None, reported_at, log_messages: 0 }
     }
 
     /// Creates the channel for events before the response, if the client has requested notifications.
@@ -93,7 +93,8 @@ impl<'a> Reporter<'a> {
 
     /// Sends a log message, if the client has requested its level.
     pub(super) fn log_message(&mut self, level: McpLogLevel, text: impl FnOnce() -> String) {
-        let wants = |subscriber: &&dyn Subscriber| subscriber.level().is_some_and(|least| level >= least);
+        let wants =
+            |subscriber: &&dyn Subscriber| subscriber.level().is_some_and(|min_level| level >= min_level);
         if let Some(subscriber) =
             self.subscriber.filter(wants).filter(|_| self.log_messages < LOG_MESSAGES_LIMIT)
         {
@@ -109,7 +110,7 @@ impl<'a> Reporter<'a> {
                 self.log_message(McpLogLevel::Debug, text);
             }
             ProgressEvent::Progress { .. }
-                if self.last.is_some() && self.since_reported() < PROGRESS_INTERVAL => {}
+                if self.last_progress.is_some() && self.since_reported() < PROGRESS_INTERVAL => {}
             ProgressEvent::Progress { done, total } => self.progress(done, total, None),
             ProgressEvent::Received { .. } if !counts_bytes || self.since_reported() < BYTES_INTERVAL => {}
             #[expect(clippy::cast_precision_loss, reason = "nobody counts beyond 2^53 bytes")]
@@ -127,7 +128,7 @@ impl<'a> Reporter<'a> {
         });
         let done = if has_progress { status.progress } else { Some(polls.into()) };
         if let Some(done) = done
-            && (self.last.is_none() || self.since_reported() >= PROGRESS_INTERVAL)
+            && (self.last_progress.is_none() || self.since_reported() >= PROGRESS_INTERVAL)
         {
             self.progress(done, status.total, status.message.as_deref());
         }
@@ -143,9 +144,11 @@ impl<'a> Reporter<'a> {
     }
 
     fn progress(&mut self, done: f64, total: Option<f64>, message: Option<&str>) {
-        let has_grown = self.last.is_none_or(|last| done > last);
-        if let Some(subscriber) = self.subscriber.filter(|one| has_grown && one.wants_progress()) {
-            (self.last, self.total, self.reported_at) = (Some(done), total, Some(Instant::now()));
+        let has_grown = self.last_progress.is_none_or(|last_progress| done > last_progress);
+        if let Some(subscriber) =
+            self.subscriber.filter(|subscriber| has_grown && subscriber.wants_progress())
+        {
+            (self.last_progress, self.total, self.reported_at) = (Some(done), total, Some(Instant::now()));
             subscriber.progress(done, total, message);
         }
     }
@@ -180,13 +183,13 @@ mod tests {
         }
     }
 
-    fn recorded(level: Option<McpLogLevel>) -> RecordedSubscriber {
+    fn recording_subscriber(level: Option<McpLogLevel>) -> RecordedSubscriber {
         RecordedSubscriber(level, Mutex::default())
     }
 
     #[tokio::test(start_paused = true)]
     async fn progress_only_grows_and_is_not_sent_too_often() {
-        let subscriber = recorded(None);
+        let subscriber = recording_subscriber(None);
         let mut reporter = Reporter::new(Some(&subscriber), "t");
         let received = |bytes| ProgressEvent::Received { bytes, of: Some(100) };
         reporter.on_event(received(1), true);
@@ -203,7 +206,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_operation_has_its_own_numbers_or_those_of_its_polls() {
-        let subscriber = recorded(None);
+        let subscriber = recording_subscriber(None);
         let mut reporter = Reporter::new(Some(&subscriber), "t");
         let status = |progress| OperationStatus { progress, total: Some(3.0), message: None };
         for (attempt, progress) in [Some(0.0), None, Some(2.0), Some(1.0)].into_iter().enumerate() {
@@ -213,7 +216,7 @@ mod tests {
         reporter.operation_done();
         reporter.operation_done();
         assert_eq!(*subscriber.1.lock(), ["0/Some(3.0)", "2/Some(3.0)", "3/Some(3.0)"]);
-        let subscriber = recorded(None);
+        let subscriber = recording_subscriber(None);
         let mut reporter = Reporter::new(Some(&subscriber), "t");
         reporter.operation(&OperationStatus::default(), false, 1);
         assert_eq!(*subscriber.1.lock(), ["1/None"]);
@@ -221,7 +224,7 @@ mod tests {
 
     #[tokio::test]
     async fn log_messages_have_a_level_and_a_limit() {
-        let subscriber = recorded(Some(McpLogLevel::Info));
+        let subscriber = recording_subscriber(Some(McpLogLevel::Info));
         let mut reporter = Reporter::new(Some(&subscriber), "t");
         reporter.log_message(McpLogLevel::Debug, || unreachable!("below the level"));
         for _ in 0..LOG_MESSAGES_LIMIT + 5 {

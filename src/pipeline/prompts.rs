@@ -47,18 +47,19 @@ impl Snapshot {
     ) -> Result<Vec<PromptMessage>, FetchError> {
         let fetched = prompt.parts.iter().map(|part| self.fetch(part, arguments, call));
         let fetched = join_all(fetched).await;
-        let (names, stop) = (request_variables(arguments), WorkBudget::with_steps(WorkBudget::TEXT_STEPS));
+        let (variables, stop) =
+            (request_variables(arguments), WorkBudget::with_steps(WorkBudget::TEXT_STEPS));
         let failed = |error: TemplateError| FetchError::Failed(error.to_string());
         let (mut messages, mut bytes) = (Vec::new(), 0);
         for (part, fetched) in prompt.parts.iter().zip(fetched) {
-            for message in part.messages(fetched?, &names, &stop).map_err(failed)? {
+            for message in part.messages(fetched?, &variables, &stop).map_err(failed)? {
                 bytes += message.bytes();
                 messages.push(message);
             }
             if messages.len() > BLOCK_LIMIT || bytes > MESSAGES_LIMIT_BYTES {
-                let most = MESSAGES_LIMIT_BYTES >> 20;
+                let max_mib = MESSAGES_LIMIT_BYTES >> 20;
                 return Err(FetchError::Failed(format!(
-                    "it would have more than {BLOCK_LIMIT} messages, or {most} MiB"
+                    "it would have more than {BLOCK_LIMIT} messages, or {max_mib} MiB"
                 )));
             }
         }
@@ -88,7 +89,7 @@ impl Snapshot {
                 let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
                 let uri = uri.render_until(&request_variables(arguments), &stop);
                 let uri = uri.map_err(|error| FetchError::Failed(error.to_string()))?;
-                let read = self.read(&uri, call.clone()).await.map_err(|error| {
+                let read_resource = self.read(&uri, call.clone()).await.map_err(|error| {
                     use FetchError::{Arguments, Failed, Missing, Unknown};
                     let kind = match error {
                         Unknown | Arguments(_) => Arguments,
@@ -98,7 +99,7 @@ impl Snapshot {
                 })?;
                 // The tool result has the contents as embedded resources.
                 let document = |resource| ContentBlock::Resource { resource }.into();
-                let documents = read.contents.into_iter().map(document).collect();
+                let documents = read_resource.contents.into_iter().map(document).collect();
                 Ok(Some(ToolResult::new(ToolOutcome::Success, documents)))
             }
             PartContent::Text(_) | PartContent::Resource(_) | PartContent::ResourceLink(_) => Ok(None),
@@ -168,8 +169,8 @@ impl Snapshot {
         call: &Call<'_>,
     ) -> Option<Suggestions> {
         let name = typed.argument;
-        route.resource.as_ref()?.uri.arguments().find(|known| *known == name)?;
-        Some(match route.completions.iter().find(|(known, _)| known == name) {
+        route.resource.as_ref()?.uri.arguments().find(|argument| *argument == name)?;
+        Some(match route.completions.iter().find(|(argument, _)| argument == name) {
             Some((_, completion)) => self.complete(completion, typed, call).await,
             None => Suggestions::matching(route.input.listed(name), typed.value, false),
         })
@@ -179,9 +180,9 @@ impl Snapshot {
     pub fn completes(&self) -> bool {
         let mut arguments = self.prompts.values().flat_map(|prompt| &prompt.arguments);
         let in_uri = |route: &Arc<BoundRoute>| {
-            let is_known = |name: &str| route.completions.iter().any(|(known, _)| known == name);
+            let has_completion = |name: &str| route.completions.iter().any(|(argument, _)| argument == name);
             let mut names = route.resource.iter().flat_map(|resource| resource.uri.arguments());
-            names.any(|name| is_known(name) || !route.input.listed(name).is_empty())
+            names.any(|name| has_completion(name) || !route.input.listed(name).is_empty())
         };
         arguments.any(|argument| argument.completion.is_some())
             || self.table.in_order().iter().any(in_uri)
@@ -207,7 +208,7 @@ impl Snapshot {
         let work = move |stop: &WorkBudget| {
             let (args, headers) = (&Value::Object(arguments.given.clone()), &Value::Object(Map::new()));
             let (input_responses, captures, stop) = (&Value::Null, &[], Some(stop));
-            let names = JqVariables {
+            let variables = JqVariables {
                 args,
                 input_responses,
                 status: 200,
@@ -217,7 +218,9 @@ impl Snapshot {
                 max_values,
                 stop,
             };
-            filter.apply(&structured_or_lines(&result), names).map_err(|error| format!("`values` {error}"))
+            filter
+                .apply(&structured_or_lines(&result), variables)
+                .map_err(|error| format!("`values` {error}"))
         };
         let deadline = Instant::now() + FILTER_TIMEOUT;
         let filtered = self.workers.run(&completion.call.route, deadline, work).await;

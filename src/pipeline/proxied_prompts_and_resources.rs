@@ -62,7 +62,7 @@ pub struct ProxiedTable {
 pub struct UriPattern {
     regex: Regex,
     literal_bytes: usize,
-    except: Vec<String>,
+    excluded: Vec<String>,
 }
 
 /// Maximum size of a compiled URI template, in bytes.
@@ -72,22 +72,23 @@ const URI_TEMPLATE_LIMIT_BYTES: usize = 256 << 10;
 pub type Members = BTreeMap<String, Box<RawValue>>;
 
 impl UriPattern {
-    /// Compiles a template. URIs that match a pattern in `except` are excluded.
+    /// Compiles a template. URIs that match a pattern in `excluded` are excluded.
     ///
     /// # Errors
     ///
     /// A sentence if the template is invalid or too long, or its regex takes more than 256 KiB.
-    pub fn parse(template: &str, except: Vec<String>) -> Result<Self, String> {
+    pub fn parse(template: &str, excluded: Vec<String>) -> Result<Self, String> {
         let max_bytes = UriTemplate::MAX_BYTES;
         if template.len() > max_bytes {
             return Err(format!("its URI template is longer than {max_bytes} bytes"));
         }
         let (mut pattern, mut literal_bytes, mut rest) = ("^".to_owned(), 0, template);
-        while let Some(open) = rest.find('{') {
-            let close = rest[open..].find('}').ok_or("its URI template has an unbalanced brace")?;
-            pattern.push_str(&regex::escape(&rest[..open]));
+        while let Some(brace_start) = rest.find('{') {
+            let brace_length =
+                rest[brace_start..].find('}').ok_or("its URI template has an unbalanced brace")?;
+            pattern.push_str(&regex::escape(&rest[..brace_start]));
             // An undefined variable expands to nothing, not even to its prefix (such as `#`).
-            pattern.push_str(match rest.as_bytes()[open + 1] {
+            pattern.push_str(match rest.as_bytes()[brace_start + 1] {
                 b'+' => "[^ ]*",
                 b'#' => "(#[^ ]*)?",
                 b'.' => r"(\.[^/?# ]*)?",
@@ -97,15 +98,15 @@ impl UriPattern {
                 b'&' => "(&[^# ]*)?",
                 _ => "[^/?# ]*",
             });
-            literal_bytes += open;
-            rest = &rest[open + close + 1..];
+            literal_bytes += brace_start;
+            rest = &rest[brace_start + brace_length + 1..];
         }
         literal_bytes += rest.len();
         pattern.push_str(&regex::escape(rest));
         pattern.push('$');
         let regex = RegexBuilder::new(&pattern).unicode(false).size_limit(URI_TEMPLATE_LIMIT_BYTES).build();
         let regex = regex.map_err(|_| "its URI template has too many parts".to_owned())?;
-        Ok(Self { regex, literal_bytes, except })
+        Ok(Self { regex, literal_bytes, excluded })
     }
 
     /// Whether a URI matches. The URI is compared with the excluded URIs both as received and
@@ -113,8 +114,8 @@ impl UriPattern {
     fn matches(&self, uri: &str) -> bool {
         let decoded = percent_encoding::percent_decode_str(uri).decode_utf8_lossy();
         self.regex.is_match(uri.as_bytes())
-            && !matches_wildcard(&self.except, uri)
-            && !matches_wildcard(&self.except, &decoded)
+            && !matches_wildcard(&self.excluded, uri)
+            && !matches_wildcard(&self.excluded, &decoded)
     }
 }
 
@@ -130,7 +131,7 @@ impl ProxiedTable {
         routes: &RouteTable,
         prompts: &PromptTable,
     ) -> Result<(), String> {
-        let (what, help) = match entry.kind {
+        let (kind_name, help) = match entry.kind {
             ProxiedKind::Prompt => ("prompt", "; set a `prefix` for the prompts"),
             ProxiedKind::Resource => ("resource", ""),
             ProxiedKind::Template => ("resource template", ""),
@@ -138,16 +139,16 @@ impl ProxiedTable {
         let key = &entry.key;
         let has_uri =
             |route: &Arc<Route>| route.resource.as_ref().is_some_and(|resource| resource.uri.as_str() == key);
-        let is_own = match entry.kind {
+        let is_configured = match entry.kind {
             ProxiedKind::Prompt => prompts.contains_key(key.as_str()),
             ProxiedKind::Resource => routes.by_uri(key).is_some(),
             ProxiedKind::Template => routes.in_order().iter().any(has_uri),
         };
-        if is_own {
-            return Err(format!("the configuration has a {what} `{key}`{help}"));
+        if is_configured {
+            return Err(format!("the configuration has a {kind_name} `{key}`{help}"));
         }
         if let Some(other) = self.get(entry.kind, key) {
-            return Err(format!("`{}` has a {what} `{key}`{help}", other.route.upstream));
+            return Err(format!("`{}` has a {kind_name} `{key}`{help}", other.route.upstream));
         }
         self.entries.entry(entry.kind).or_default().insert(key.clone(), entry);
         Ok(())
@@ -207,16 +208,16 @@ impl Snapshot {
     /// [`FetchError`], whose message has no internal details of the upstream.
     pub async fn forward(
         &self,
-        to: &ProxiedEntry,
+        entry: &ProxiedEntry,
         (method, name): (McpMethod, &str),
         mut call: Call<'_>,
     ) -> Result<Members, FetchError> {
-        let route = self.forwarding.get(&to.route.definition.name);
+        let route = self.forwarding.get(&entry.route.definition.name);
         let route = route.expect("every proxied entry has a bound route");
         let mut parameters = std::mem::take(&mut call.arguments.given);
         let mut run = CallRun::new(self, route, call, None);
-        let (failed, code) = match run.send_forwarded((method, name), parameters.clone()).await {
-            Err(failed) => (route.translator.for_clients(*failed), None),
+        let (error_result, code) = match run.send_forwarded((method, name), parameters.clone()).await {
+            Err(error_result) => (route.translator.for_clients(*error_result), None),
             Ok(response) => {
                 let JsonRpcResponse { result, error } =
                     serde_json::from_slice(&response.body).unwrap_or_default();
@@ -235,16 +236,16 @@ impl Snapshot {
                 )
             }
         };
-        run.log.end(failed.outcome);
-        let text = failed.message();
+        run.log.end(error_result.outcome);
+        let message = error_result.message();
         const NO_RESOURCE: i64 = -32002;
         const INVALID_PARAMS: i64 = -32602;
         Err(match (method, code) {
             // The code for a missing resource is `INVALID_PARAMS` in revision 2026-07-28, and `NO_RESOURCE`
             // in legacy revisions.
-            (McpMethod::ReadResource, Some(NO_RESOURCE | INVALID_PARAMS)) => FetchError::Missing(text),
-            (_, Some(INVALID_PARAMS)) => FetchError::Arguments(text),
-            _ => FetchError::Failed(text),
+            (McpMethod::ReadResource, Some(NO_RESOURCE | INVALID_PARAMS)) => FetchError::Missing(message),
+            (_, Some(INVALID_PARAMS)) => FetchError::Arguments(message),
+            _ => FetchError::Failed(message),
         })
     }
 }
@@ -273,9 +274,9 @@ impl CallRun<'_> {
     }
 
     /// Tool error for a response without a result, with the message that a tool call would get.
-    async fn forwarding_error(&mut self, sent: Arguments, response: UpstreamResponse) -> ToolResult {
+    async fn forwarding_error(&mut self, arguments: Arguments, response: UpstreamResponse) -> ToolResult {
         self.deadline = Deadline::after(self.exchange.route.timeout);
-        match self.translate(sent, response).await {
+        match self.translate(arguments, response).await {
             Ok(translation) if translation.result.is_error() => {
                 self.log.log_notes(&translation.notes, translation.result.outcome);
                 translation.result

@@ -150,11 +150,11 @@ impl Gateway {
         let mut watched = self.watches.0.lock();
         let is_full = watched.len() >= WATCHED_LIMIT;
         match watched.entry(Arc::clone(&uri)) {
-            Entry::Occupied(mut known) => known.get_mut().watchers += 1,
+            Entry::Occupied(mut entry) => entry.get_mut().watchers += 1,
             Entry::Vacant(_) if is_full => return Err(WatchError::ServerLimit),
-            Entry::Vacant(new) => {
+            Entry::Vacant(entry) => {
                 let task = tokio::spawn(poll_forever(self.clone(), Arc::clone(&uri))).abort_handle();
-                new.insert(Watched { watchers: 1, task, last_fingerprint: None });
+                entry.insert(Watched { watchers: 1, task, last_fingerprint: None });
             }
         }
         Ok(ResourceWatch { uri, watches: self.watches.clone() })
@@ -198,27 +198,28 @@ impl Drop for ResourceWatch {
 
 /// Polls a resource at its interval and publishes its changes, until it is aborted.
 async fn poll_forever(gateway: Gateway, uri: Arc<str>) {
-    let mut known: Option<PolledResource> = None;
-    let mut failing = false;
+    let mut last_poll: Option<PolledResource> = None;
+    let mut is_failing = false;
     loop {
         // The task holds no snapshot while it sleeps, so that an old snapshot is freed after a reload.
-        let (polled, interval) = gateway.snapshot().poll_resource(&uri, known.as_ref(), &mut failing).await;
-        if let Some(now) = polled {
-            let fingerprint = now.fingerprint;
+        let (polled, interval) =
+            gateway.snapshot().poll_resource(&uri, last_poll.as_ref(), &mut is_failing).await;
+        if let Some(resource) = polled {
+            let fingerprint = resource.fingerprint;
             // Another replica may have published the change before this poll.
             let last_fingerprint = gateway.watches.replace_fingerprint(&uri, fingerprint).flatten();
-            let is_new = last_fingerprint.is_some_and(|before| before != fingerprint);
+            let is_new = last_fingerprint.is_some_and(|previous| previous != fingerprint);
             if is_new {
                 debug!(%uri, "resource changed");
                 gateway.publish(ChangeEvent::Resource(Arc::clone(&uri)));
             }
-            let has_changed = known.as_ref().is_some_and(|before| before.fingerprint != fingerprint);
+            let has_changed = last_poll.as_ref().is_some_and(|previous| previous.fingerprint != fingerprint);
             // Publish only what has changed since this replica's last poll. Two replicas that merely see
             // different contents would notify each other endlessly.
             if let Some(shared) = gateway.shared.as_ref().filter(|_| is_new && has_changed) {
                 shared.publish(&ReplicaMessage::Changed { uri: Arc::clone(&uri), fingerprint });
             }
-            known = Some(now);
+            last_poll = Some(resource);
         }
         sleep(jitter(interval)).await;
     }
@@ -230,8 +231,8 @@ impl Snapshot {
     async fn poll_resource(
         &self,
         uri: &str,
-        known: Option<&PolledResource>,
-        failing: &mut bool,
+        last_poll: Option<&PolledResource>,
+        is_failing: &mut bool,
     ) -> (Option<PolledResource>, Duration) {
         let found = self.table.by_uri(uri).and_then(|(route, arguments)| {
             let interval = route.resource.as_ref()?.poll_interval?;
@@ -241,8 +242,8 @@ impl Snapshot {
         let Some((route, arguments, interval)) = found else {
             return (Some(PolledResource::missing(None)), UNROUTED_INTERVAL);
         };
-        let polled = self.poll_route(route, uri, arguments, known).await;
-        let was_failing = std::mem::replace(failing, polled.is_err());
+        let polled = self.poll_route(route, uri, arguments, last_poll).await;
+        let was_failing = std::mem::replace(is_failing, polled.is_err());
         if let (Err(error), false) = (&polled, was_failing) {
             // Only the first of a series of failures is logged, because the others mostly have the same
             // reason.
@@ -261,7 +262,7 @@ impl Snapshot {
         route: &Arc<BoundRoute>,
         uri: &str,
         arguments: Map<String, Value>,
-        known: Option<&PolledResource>,
+        last_poll: Option<&PolledResource>,
     ) -> Result<Option<PolledResource>, QuotedSource> {
         let deadline = Deadline::after(route.timeout);
         let invalid = |quoted| QuotedSource::new("the arguments in its URI are invalid", quoted);
@@ -272,13 +273,14 @@ impl Snapshot {
         let request = self.workers.build(route, &arguments, &HeaderMap::new(), deadline.at, build).await;
         let request = request.map_err(|_| QuotedSource::new("its request can't be built in time", ""))?;
         let mut request = request.map_err(|error| invalid(error.to_string()))?;
-        let known =
-            known.filter(|known| known.route.as_ref().is_some_and(|other| Arc::ptr_eq(other, &route.route)));
-        if let (Some(known), UpstreamRequest::Http(request)) = (known, &mut request)
+        let last_poll = last_poll.filter(|last_poll| {
+            last_poll.route.as_ref().is_some_and(|other| Arc::ptr_eq(other, &route.route))
+        });
+        if let (Some(last_poll), UpstreamRequest::Http(request)) = (last_poll, &mut request)
             && request.method == Method::GET
         {
             // Headers that the route itself sets take precedence.
-            for (name, value) in &known.conditions {
+            for (name, value) in &last_poll.conditions {
                 request.headers.entry(name).or_insert_with(|| value.clone());
             }
         }
@@ -289,20 +291,20 @@ impl Snapshot {
         let response = response.map_err(|error| {
             QuotedSource::new(ErrorChain(&error).to_string(), error.quoted_text().unwrap_or_default())
         })?;
-        if response.status == StatusCode::NOT_MODIFIED && known.is_some() {
+        if response.status == StatusCode::NOT_MODIFIED && last_poll.is_some() {
             return Ok(None);
         }
         let translation = self.workers.translate(route, arguments, response.clone(), deadline.at).await;
         let translation =
             translation.map_err(|_| QuotedSource::new("its response can't be translated", ""))?;
         match resource_from_result(route, uri, &translation.result, Some(&response)) {
-            Ok(read) => Ok(Some(PolledResource {
-                fingerprint: fingerprint(&read.contents),
+            Ok(resource) => Ok(Some(PolledResource {
+                fingerprint: fingerprint(&resource.contents),
                 route: Some(Arc::clone(&route.route)),
                 conditions: conditional_headers(&response.headers),
             })),
             Err(FetchError::Missing(_)) => Ok(Some(PolledResource::missing(Some(Arc::clone(&route.route))))),
-            Err(unread) => Err(QuotedSource::new("it can't be read", unread.to_string())),
+            Err(error) => Err(QuotedSource::new("it can't be read", error.to_string())),
         }
     }
 }

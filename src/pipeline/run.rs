@@ -167,11 +167,11 @@ impl<'a> CallRun<'a> {
         };
         self.send_log_messages(None);
         let CallResponse { response, age, entry, upstream_result: _ } = self.send_or_error(request).await?;
-        let step = match operation {
+        let poll_outcome = match operation {
             Some(request) => Box::pin(self.poll_until_done(request, response, hand_over_at)).await?,
             None => PollOutcome::Ended(response, None),
         };
-        let result = match step {
+        let result = match poll_outcome {
             PollOutcome::Running(RunningOperation { status, location, wait }) => {
                 return Ok(CallOutcome::Operation(Box::new(OpenOperation {
                     arguments: std::mem::take(&mut self.exchange.arguments),
@@ -202,7 +202,7 @@ impl<'a> CallRun<'a> {
     async fn check_arguments(&mut self) -> Result<(), Box<ToolResult>> {
         let (route, arguments) = (self.exchange.route, std::mem::take(&mut self.exchange.arguments));
         let checked = self.snapshot.check_arguments(route, arguments).await;
-        self.exchange.arguments = checked.map_err(|sentence| Box::new(argument_error(route, sentence)))?;
+        self.exchange.arguments = checked.map_err(|message| Box::new(argument_error(route, message)))?;
         Ok(())
     }
 
@@ -336,9 +336,9 @@ impl<'a> CallRun<'a> {
         let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
         for message in route.log.iter().filter(|message| message.depends_on_response() == status.is_some()) {
             self.progress.log_message(message.level, || {
-                let names = message_variables(arguments, status.map(|status| status.as_u16()));
+                let variables = message_variables(arguments, status.map(|status| status.as_u16()));
                 // Rendering errors are shown, so that the author of the route notices them.
-                let text = message.text.render_until(&names, &stop);
+                let text = message.text.render_until(&variables, &stop);
                 let text = text.unwrap_or_else(|_| "(the log message can't be rendered)".to_owned());
                 route.translator.redaction.capped(&text, LOG_MESSAGE_LIMIT_BYTES)
             });
@@ -349,7 +349,7 @@ impl<'a> CallRun<'a> {
     pub(super) fn finish(self, result: Result<ToolResult, Box<ToolResult>>) -> ToolResult {
         let route = self.exchange.route;
         // An error that ended the call early may quote arguments, so it is redacted like a translated error.
-        let mut result = result.unwrap_or_else(|ended_early| route.translator.for_clients(*ended_early));
+        let mut result = result.unwrap_or_else(|error| route.translator.for_clients(*error));
         if result.is_error() {
             let request_id = self.log.call.request_id.as_str();
             result = result.with_errors_as(route.error_format).with_meta(REQUEST_ID_META, request_id);
@@ -400,15 +400,17 @@ pub(super) fn check_scopes(route: &Route, client: &ClientIdentity) -> Result<(),
 }
 
 /// Argument error, in the route's error format.
-fn argument_error(route: &Route, sentence: String) -> ToolResult {
-    let Some(form) = &route.argument_error else { return ToolResult::error(ErrorType::Arguments, sentence) };
-    let body = serde_json::json!({ "message": sentence }).to_string();
+fn argument_error(route: &Route, message: String) -> ToolResult {
+    let Some(translator) = &route.argument_error else {
+        return ToolResult::error(ErrorType::Arguments, message);
+    };
+    let body = serde_json::json!({ "message": message }).to_string();
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let response = UpstreamResponse::new(StatusCode::BAD_REQUEST, headers, body.into());
-    let none = Value::Object(Map::new());
-    let input = CallInput::new(&route.definition.name, &none);
-    let mut result = translate(form, input, &response, &mut Trace::off()).result;
+    let no_arguments = Value::Object(Map::new());
+    let input = CallInput::new(&route.definition.name, &no_arguments);
+    let mut result = translate(translator, input, &response, &mut Trace::off()).result;
     // No upstream sent the status of this response, so it must not appear in the result.
     result.meta.remove(STATUS_META_KEY);
     if let ToolOutcome::Error(ErrorType::Upstream { .. }) = result.outcome {
@@ -442,17 +444,17 @@ pub(super) fn client_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Bo
     let mut timeouts = headers.get_all(REQUEST_TIMEOUT).iter();
     let timeout = match (timeouts.next(), timeouts.next()) {
         (None, _) => return Ok(preferred),
-        (Some(value), None) => value.to_str().ok().and_then(seconds),
+        (Some(value), None) => value.to_str().ok().and_then(parse_seconds),
         (Some(_), Some(_)) => None,
     };
     let timeout = timeout.ok_or_else(|| {
-        let sentence = format!("header `{REQUEST_TIMEOUT}` must be one number of seconds, such as `2.5`");
-        failure(ErrorType::Arguments, sentence)
+        let message = format!("header `{REQUEST_TIMEOUT}` must be one number of seconds, such as `2.5`");
+        failure(ErrorType::Arguments, message)
     })?;
     Ok(Some(preferred.map_or(timeout, |preferred| timeout.min(preferred))))
 }
 
-fn seconds(text: &str) -> Option<Duration> {
+fn parse_seconds(text: &str) -> Option<Duration> {
     let seconds: f64 = text.trim().parse().ok()?;
     let time = Duration::try_from_secs_f64(seconds).unwrap_or(CLIENT_TIMEOUT_LIMIT);
     (seconds.is_finite() && seconds > 0.0 && !time.is_zero()).then_some(time.min(CLIENT_TIMEOUT_LIMIT))
@@ -483,11 +485,11 @@ mod tests {
 
     #[test]
     fn an_invalid_timeout_is_rejected_and_an_invalid_preference_ignored() {
-        for wrong in ["", "soon", "-1", "0", "1e-12", "NaN", "inf", "5s", "1,2"] {
-            check(&[(REQUEST_TIMEOUT, wrong)], Err(()));
+        for value in ["", "soon", "-1", "0", "1e-12", "NaN", "inf", "5s", "1,2"] {
+            check(&[(REQUEST_TIMEOUT, value)], Err(()));
         }
-        for wrong in ["wait", "wait=soon", "wait=-1", "wait=0", "waits=3"] {
-            check(&[(PREFER, wrong)], Ok(None));
+        for value in ["wait", "wait=soon", "wait=-1", "wait=0", "waits=3"] {
+            check(&[(PREFER, value)], Ok(None));
         }
     }
 }

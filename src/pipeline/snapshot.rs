@@ -95,7 +95,7 @@ pub struct AwaitedServer {
 
 impl AwaitedServer {
     fn may_list(&self, name: &str) -> bool {
-        name.starts_with(&self.prefix) || self.given.iter().any(|given| given == name)
+        name.starts_with(&self.prefix) || self.given.iter().any(|configured| configured == name)
     }
 }
 
@@ -160,15 +160,15 @@ impl Snapshot {
         !self.lists.prompts.is_empty() || self.may_have_more()[0]
     }
 
-    /// Compares the lists of the snapshot `before` with this one. Returns the changes that clients are
+    /// Compares the lists of the snapshot `previous` with this one. Returns the changes that clients are
     /// notified of.
-    pub(super) fn differences(&self, before: &Self) -> Vec<ChangeEvent> {
-        let (now, before) = (&self.lists, &before.lists);
-        let resources =
-            now.resources != before.resources || now.resource_templates != before.resource_templates;
+    pub(super) fn differences(&self, previous: &Self) -> Vec<ChangeEvent> {
+        let (current, previous) = (&self.lists, &previous.lists);
+        let resources = current.resources != previous.resources
+            || current.resource_templates != previous.resource_templates;
         let changes = [
-            (now.tools != before.tools, ChangeEvent::Tools),
-            (now.prompts != before.prompts, ChangeEvent::Prompts),
+            (current.tools != previous.tools, ChangeEvent::Tools),
+            (current.prompts != previous.prompts, ChangeEvent::Prompts),
             (resources, ChangeEvent::Resources),
         ];
         changes.into_iter().filter_map(|(has_changed, event)| has_changed.then_some(event)).collect()

@@ -50,8 +50,8 @@ impl WorkerPool {
     /// route.
     fn with_permits(permits: usize) -> Self {
         let permits = permits.max(2);
-        let of_route = permits.div_ceil(2).min(permits - 1);
-        Self { permits: Arc::new(Semaphore::new(permits)), routes: KeyedSemaphore::new(of_route) }
+        let permits_per_route = permits.div_ceil(2).min(permits - 1);
+        Self { permits: Arc::new(Semaphore::new(permits)), routes: KeyedSemaphore::new(permits_per_route) }
     }
 
     /// Runs work of a route on a pool thread, until `deadline`.
@@ -63,8 +63,8 @@ impl WorkerPool {
     ) -> Result<T, WorkError> {
         // Acquire the permit of the route first, so that queued calls of one route do not block other routes.
         let permits = async {
-            let of_route = acquire(self.routes.semaphore(route)).await;
-            [of_route, acquire(Arc::clone(&self.permits)).await]
+            let route_permit = acquire(self.routes.semaphore(route)).await;
+            [route_permit, acquire(Arc::clone(&self.permits)).await]
         };
         run_blocking(permits, deadline, work).await
     }
@@ -84,25 +84,25 @@ pub async fn run_blocking<P: Send + 'static, T: Send + 'static>(
     work: impl FnOnce(&WorkBudget) -> T + Send + 'static,
 ) -> Result<T, WorkError> {
     let budget = WorkBudget::default();
-    let stop = budget.clone();
+    let task_budget = budget.clone();
     let _cancellation = OnDrop::new(|| budget.cancel());
-    let done = async move {
+    let task = async move {
         let permits = permits.await;
         let work = move || {
             LOW_PRIORITY.with(|()| ());
             // The work may have been cancelled while it waited for a thread.
-            let done = stop.spend(1).then(|| work(&stop));
+            let result = task_budget.spend(1).then(|| work(&task_budget));
             drop(permits);
-            done
+            result
         };
         match spawn_blocking(work).await {
-            Ok(Some(done)) => Ok(done),
+            Ok(Some(result)) => Ok(result),
             // Nothing awaits the result.
             Ok(None) => Err(WorkError::DeadlineExceeded),
             Err(_) => Err(WorkError::Panicked),
         }
     };
-    timeout_at(deadline, done).await.unwrap_or(Err(WorkError::DeadlineExceeded))
+    timeout_at(deadline, task).await.unwrap_or(Err(WorkError::DeadlineExceeded))
 }
 
 /// Niceness of pool threads, relative to the threads that serve connections: if both compete for a CPU, pool
@@ -150,15 +150,16 @@ impl WorkerPool {
         response: UpstreamResponse,
         deadline: Instant,
     ) -> Result<Translation, WorkError> {
-        let known = arguments.into_values();
+        let values = arguments.into_values();
         let is_unparsed = is_unparsed(&route.translator, &response);
-        let large = if is_unparsed { LARGE_RESPONSE_BYTES } else { LARGE_FOR_RULES_BYTES };
+        let large_bytes = if is_unparsed { LARGE_RESPONSE_BYTES } else { LARGE_FOR_RULES_BYTES };
         // Rules may do as much work on arguments as on a response.
-        let is_short = is_shorter(&response, large) && approximate_bytes(&known.0) < LARGE_ARGUMENTS_BYTES;
+        let is_short =
+            is_shorter(&response, large_bytes) && approximate_bytes(&values.0) < LARGE_ARGUMENTS_BYTES;
         let bound = Arc::clone(route);
-        let work = move |stop: &WorkBudget| {
-            let (args, input_responses) = (&known.0, &known.1);
-            let input = CallInput { tool: &bound.definition.name, args, input_responses, stop: Some(stop) };
+        let work = move |budget: &WorkBudget| {
+            let (args, input_responses) = (&values.0, &values.1);
+            let input = CallInput { tool: &bound.definition.name, args, input_responses, stop: Some(budget) };
             translate::translate(&bound.translator, input, &response, &mut Trace::off())
         };
         self.run_inline_first(&route.definition.name, deadline, is_short, work).await
@@ -177,10 +178,10 @@ impl WorkerPool {
         work: impl Fn(&WorkBudget) -> T + Send + 'static,
     ) -> Result<T, WorkError> {
         if is_short {
-            let stop = WorkBudget::with_steps(INLINE_STEPS);
-            let done = panic::catch_unwind(AssertUnwindSafe(|| work(&stop)));
-            if !stop.is_used_up() {
-                return done.map_err(|_| WorkError::Panicked);
+            let budget = WorkBudget::with_steps(INLINE_STEPS);
+            let result = panic::catch_unwind(AssertUnwindSafe(|| work(&budget)));
+            if !budget.is_used_up() {
+                return result.map_err(|_| WorkError::Panicked);
             }
         }
         Box::pin(self.run(route, deadline, work)).await
@@ -211,14 +212,14 @@ impl WorkerPool {
         deadline: Instant,
         request: impl Fn(&Route, &Arguments, &HeaderMap, &WorkBudget) -> T + Send + 'static,
     ) -> Result<T, WorkError> {
-        let stop = WorkBudget::with_steps(INLINE_STEPS);
-        let built = request(route, arguments, headers, &stop);
-        if !stop.is_used_up() {
+        let budget = WorkBudget::with_steps(INLINE_STEPS);
+        let built = request(route, arguments, headers, &budget);
+        if !budget.is_used_up() {
             return Ok(built);
         }
         let (name, route) = (&route.definition.name, Arc::clone(route));
         let (arguments, headers) = (arguments.clone(), headers.clone());
-        Box::pin(self.run(name, deadline, move |stop| request(&route, &arguments, &headers, stop))).await
+        Box::pin(self.run(name, deadline, move |budget| request(&route, &arguments, &headers, budget))).await
     }
 }
 
@@ -272,26 +273,26 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn far() -> Instant {
+    fn distant_deadline() -> Instant {
         Instant::now() + Duration::from_secs(3600)
     }
 
     /// Work that reports when it starts, and ends when signalled.
-    fn held() -> (impl FnOnce(&WorkBudget) + Send + 'static, mpsc::Receiver<()>, mpsc::Sender<()>) {
-        let ((sender, has_started), (end, ends)) = (mpsc::channel(), mpsc::channel());
+    fn blocked_work() -> (impl FnOnce(&WorkBudget) + Send + 'static, mpsc::Receiver<()>, mpsc::Sender<()>) {
+        let ((start_sender, started), (end, end_signal)) = (mpsc::channel(), mpsc::channel());
         let work = move |_: &WorkBudget| {
-            sender.send(()).unwrap();
-            ends.recv().unwrap_or_default();
+            start_sender.send(()).unwrap();
+            end_signal.recv().unwrap_or_default();
         };
-        (work, has_started, end)
+        (work, started, end)
     }
 
     #[test]
     fn a_route_has_half_of_the_permits_and_never_all() {
         for (cores, permits, share) in [(1, 2, 1), (2, 2, 1), (3, 3, 2), (4, 4, 2), (16, 16, 8)] {
             let pool = WorkerPool::with_permits(cores);
-            let of_route = pool.routes.semaphore(&name("a")).available_permits();
-            assert_eq!((pool.permits.available_permits(), of_route), (permits, share), "{cores}");
+            let route_permits = pool.routes.semaphore(&name("a")).available_permits();
+            assert_eq!((pool.permits.available_permits(), route_permits), (permits, share), "{cores}");
         }
     }
 
@@ -299,19 +300,19 @@ mod tests {
     async fn a_slow_route_leaves_workers_for_others() {
         let pool = WorkerPool::with_permits(2);
         let slow = name("slow");
-        let (work, has_started, end) = held();
-        let mut first = pin!(pool.run(&slow, far(), work));
-        let mut second = pin!(pool.run(&slow, far(), |_| "second"));
-        let mut nobody = Context::from_waker(Waker::noop());
-        assert!(first.as_mut().poll(&mut nobody).is_pending());
-        has_started.recv().unwrap();
-        assert!(second.as_mut().poll(&mut nobody).is_pending());
+        let (work, started, end) = blocked_work();
+        let mut first = pin!(pool.run(&slow, distant_deadline(), work));
+        let mut second = pin!(pool.run(&slow, distant_deadline(), |_| "second"));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        started.recv().unwrap();
+        assert!(second.as_mut().poll(&mut context).is_pending());
         assert_eq!(
             pool.permits.available_permits(),
             1,
             "the second waits for the first, and keeps nobody else"
         );
-        assert_eq!(pool.run(&name("quick"), far(), |_| "quick").await, Ok("quick"));
+        assert_eq!(pool.run(&name("quick"), distant_deadline(), |_| "quick").await, Ok("quick"));
         end.send(()).unwrap();
         assert_eq!(second.await, Ok("second"));
         assert_eq!(first.await, Ok(()));
@@ -321,35 +322,35 @@ mod tests {
     async fn work_of_a_cancelled_call_is_never_started() {
         let pool = WorkerPool::with_permits(2);
         let route = name("slow");
-        let (work, has_started, end) = held();
-        let mut first = pin!(pool.run(&route, far(), work));
-        let mut nobody = Context::from_waker(Waker::noop());
-        assert!(first.as_mut().poll(&mut nobody).is_pending());
-        has_started.recv().unwrap();
+        let (work, started, end) = blocked_work();
+        let mut first = pin!(pool.run(&route, distant_deadline(), work));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        started.recv().unwrap();
 
-        let (counts, sender) = mpsc::channel();
-        let counted = || {
-            let counts = counts.clone();
-            move |_: &WorkBudget| counts.send(()).unwrap()
+        let (sender, receiver) = mpsc::channel();
+        let counting_work = || {
+            let sender = sender.clone();
+            move |_: &WorkBudget| sender.send(()).unwrap()
         };
-        assert_eq!(pool.run(&route, Instant::now(), counted()).await, Err(WorkError::DeadlineExceeded));
+        assert_eq!(pool.run(&route, Instant::now(), counting_work()).await, Err(WorkError::DeadlineExceeded));
         {
-            let mut left = pin!(pool.run(&route, far(), counted()));
-            assert!(left.as_mut().poll(&mut nobody).is_pending());
+            let mut cancelled = pin!(pool.run(&route, distant_deadline(), counting_work()));
+            assert!(cancelled.as_mut().poll(&mut context).is_pending());
         }
         end.send(()).unwrap();
         first.await.unwrap();
-        pool.run(&route, far(), |_| ()).await.unwrap();
-        assert!(sender.try_recv().is_err());
+        pool.run(&route, distant_deadline(), |_| ()).await.unwrap();
+        assert!(receiver.try_recv().is_err());
     }
 
     #[tokio::test]
     async fn work_that_panics_releases_its_permits() {
         let pool = WorkerPool::with_permits(2);
-        let failed = pool.run(&name("a"), far(), |_| panic!("on purpose")).await;
+        let failed = pool.run(&name("a"), distant_deadline(), |_| panic!("on purpose")).await;
         assert_eq!(failed, Err::<(), _>(WorkError::Panicked));
         assert_eq!(pool.permits.available_permits(), 2);
-        assert_eq!(pool.run(&name("a"), far(), |_| 1).await, Ok(1));
+        assert_eq!(pool.run(&name("a"), distant_deadline(), |_| 1).await, Ok(1));
     }
 
     #[test]
@@ -374,28 +375,29 @@ mod tests {
 
     #[test]
     fn long_arguments_are_distinguished_from_short_ones() {
-        let weighs_less = |value: Value| approximate_bytes(&value) < LARGE_ARGUMENTS_BYTES;
-        assert!(weighs_less(json!({"text": "x".repeat(1000), "list": vec![1; 1000]})));
-        assert!(!weighs_less(json!({"text": "x".repeat(LARGE_ARGUMENTS_BYTES)})));
-        assert!(!weighs_less(json!({"list": vec![1; LARGE_ARGUMENTS_BYTES]})));
-        assert!(!weighs_less(json!([["x".repeat(20 << 10)], {"a": "x".repeat(20 << 10)}])));
+        let is_short = |value: Value| approximate_bytes(&value) < LARGE_ARGUMENTS_BYTES;
+        assert!(is_short(json!({"text": "x".repeat(1000), "list": vec![1; 1000]})));
+        assert!(!is_short(json!({"text": "x".repeat(LARGE_ARGUMENTS_BYTES)})));
+        assert!(!is_short(json!({"list": vec![1; LARGE_ARGUMENTS_BYTES]})));
+        assert!(!is_short(json!([["x".repeat(20 << 10)], {"a": "x".repeat(20 << 10)}])));
     }
 
     #[tokio::test]
     async fn work_over_the_inline_step_budget_restarts_in_the_pool() {
         let (pool, route) = (WorkerPool::new(), "slow".parse().unwrap());
-        let here = thread::current().id();
-        for (steps, times, is_here) in [(100, 1, true), (INLINE_STEPS + 1, 2, false)] {
-            let begun = Arc::new(AtomicUsize::new(0));
-            let counted = Arc::clone(&begun);
-            let work = move |stop: &WorkBudget| {
-                counted.fetch_add(1, Ordering::Relaxed);
-                let is_done = (0..steps).all(|_| stop.spend(1));
+        let this_thread = thread::current().id();
+        for (steps, times, is_inline) in [(100, 1, true), (INLINE_STEPS + 1, 2, false)] {
+            let start_count = Arc::new(AtomicUsize::new(0));
+            let counter = Arc::clone(&start_count);
+            let work = move |budget: &WorkBudget| {
+                counter.fetch_add(1, Ordering::Relaxed);
+                let is_done = (0..steps).all(|_| budget.spend(1));
                 (is_done, thread::current().id())
             };
-            let (is_done, there) = pool.run_inline_first(&route, far(), true, work).await.unwrap();
-            let times_begun = begun.load(Ordering::Relaxed);
-            assert_eq!((is_done, times_begun, there == here), (true, times, is_here), "{steps}");
+            let (is_done, work_thread) =
+                pool.run_inline_first(&route, distant_deadline(), true, work).await.unwrap();
+            let starts = start_count.load(Ordering::Relaxed);
+            assert_eq!((is_done, starts, work_thread == this_thread), (true, times, is_inline), "{steps}");
         }
     }
 }

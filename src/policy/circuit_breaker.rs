@@ -102,19 +102,19 @@ impl CircuitBreaker {
         upstream_call: &UpstreamCall,
         attempt: Pin<&mut impl Future<Output = UpstreamResult>>,
     ) -> UpstreamResult {
-        let probes_until = self.admit()?;
-        let dropped = OnDrop::new(|| {
+        let probe_end = self.admit()?;
+        let drop_guard = OnDrop::new(|| {
             // If the attempt is dropped after its deadline, the upstream sent no response in time. If it is
             // dropped earlier, the client has disconnected or has a shorter timeout.
-            let late = Instant::now() >= upstream_call.deadline.latest && self.route.is_none();
-            let evidence = if late { Evidence::Failure } else { Evidence::None };
-            self.record(evidence, probes_until, &upstream_call.context);
+            let is_late = Instant::now() >= upstream_call.deadline.latest && self.route.is_none();
+            let evidence = if is_late { Evidence::Failure } else { Evidence::None };
+            self.record(evidence, probe_end, &upstream_call.context);
         });
         let result = attempt.await;
-        dropped.disarm();
+        drop_guard.disarm();
         let evidence = RequestEvidence::new(result.as_ref().map(|response| response.status));
         let evidence = if self.route.is_some() { evidence.route } else { evidence.upstream };
-        self.record(evidence, probes_until, &upstream_call.context);
+        self.record(evidence, probe_end, &upstream_call.context);
         result
     }
 
@@ -134,7 +134,7 @@ impl CircuitBreaker {
         Ok(Some(until))
     }
 
-    fn record(&self, evidence: Evidence, probes_until: Option<Instant>, context: &CallContext) {
+    fn record(&self, evidence: Evidence, probe_end: Option<Instant>, context: &CallContext) {
         let OrOff::On(CircuitBreakerSettings { consecutive_failures: limit, open_for }) = self.settings
         else {
             return;
@@ -145,7 +145,7 @@ impl CircuitBreaker {
         *state = match (*state, evidence) {
             // The call began before the probe, or is an earlier probe that took too long. The current probe
             // decides.
-            (state @ State::HalfOpen { until }, _) if probes_until != Some(until) => state,
+            (state @ State::HalfOpen { until }, _) if probe_end != Some(until) => state,
             (State::Closed { .. }, Evidence::Success) => State::Closed { failures: 0 },
             (State::Closed { failures }, Evidence::Failure) if failures + 1 < limit => {
                 State::Closed { failures: failures + 1 }
@@ -179,11 +179,11 @@ mod tests {
     };
 
     const SECOND: Duration = Duration::from_secs(1);
-    const AFTER_TWO: OrOff<CircuitBreakerSettings> =
+    const OPENS_AFTER_TWO: OrOff<CircuitBreakerSettings> =
         OrOff::On(CircuitBreakerSettings { consecutive_failures: 2, open_for: Duration::from_secs(5) });
 
     fn circuit_breaker() -> Arc<CircuitBreaker> {
-        CircuitBreaker::new(name(), None, AFTER_TWO, route_events())
+        CircuitBreaker::new(name(), None, OPENS_AFTER_TWO, route_events())
     }
 
     async fn call(
@@ -240,7 +240,7 @@ mod tests {
         }
         let script = Script::new([status(503), failed(), status(502), status(200)]);
         let route = Some("t".parse().unwrap());
-        let breaker = CircuitBreaker::new(name(), route, AFTER_TWO, route_events());
+        let breaker = CircuitBreaker::new(name(), route, OPENS_AFTER_TWO, route_events());
         for _ in 0..3 {
             assert_eq!(retry_after(&call(&breaker, &script, upstream_call(SECOND)).await), None);
         }
@@ -300,8 +300,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_older_call_does_not_affect_the_state_while_another_probes() {
         let leaving = async |breaker: &CircuitBreaker, time: Duration| {
-            let before = answering_after(60 * SECOND, &InFlightCount::default());
-            tokio::time::timeout(time, call(breaker, &before, upstream_call(7 * SECOND))).await.unwrap_err();
+            let slow = answering_after(60 * SECOND, &InFlightCount::default());
+            tokio::time::timeout(time, call(breaker, &slow, upstream_call(7 * SECOND))).await.unwrap_err();
         };
         // One call is dropped before its deadline, and the other after it.
         for remaining in [6 * SECOND, 7 * SECOND] {

@@ -58,10 +58,10 @@ impl ConcurrencyLimit {
     /// Acquires a slot, waiting in the queue if necessary. With a `client`, the limit per client applies as
     /// well; follow-up requests have no `client`. Dropping the future leaves the queue.
     pub(super) async fn acquire(&self, client: Option<&ClientIdentity>) -> Result<ConcurrencySlot, Failure> {
-        self.slot(client).await.inspect_err(|_| self.events.add("queue_rejected"))
+        self.acquire_slot(client).await.inspect_err(|_| self.events.add("queue_rejected"))
     }
 
-    async fn slot(&self, client: Option<&ClientIdentity>) -> Result<ConcurrencySlot, Failure> {
+    async fn acquire_slot(&self, client: Option<&ClientIdentity>) -> Result<ConcurrencySlot, Failure> {
         let client_permit = match self.per_client.as_ref().zip(client) {
             None => None,
             Some((per_client, client)) => match per_client.try_acquire(client) {
@@ -70,16 +70,16 @@ impl ConcurrencyLimit {
                     let permit = waiting.await.map_err(|_| Failure::ClientBusy(limit))?;
                     Some(permit.expect("the semaphore is never closed"))
                 }
-                taken => taken.map_err(Failure::ClientBusy)?,
+                result => result.map_err(Failure::ClientBusy)?,
             },
         };
         let permit = match self.slots.clone().try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => {
                 let busy = Failure::Busy(self.limit);
-                let Ok(_queued) = self.queue.try_acquire() else { return Err(busy) };
-                let queued = timeout(PolicySettings::QUEUE_TIMEOUT, self.slots.clone().acquire_owned());
-                queued.await.map_err(|_| busy)?.expect("the semaphore is never closed")
+                let Ok(_queue_permit) = self.queue.try_acquire() else { return Err(busy) };
+                let waiting = timeout(PolicySettings::QUEUE_TIMEOUT, self.slots.clone().acquire_owned());
+                waiting.await.map_err(|_| busy)?.expect("the semaphore is never closed")
             }
         };
         Ok((permit, client_permit))
@@ -195,16 +195,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_at_its_limit_is_rejected_and_others_still_get_slots() {
         let limit = ConcurrencyLimit::new(9, Some(2), Duration::ZERO, upstream_events());
-        let by = async |last: u8| {
+        let acquire_for = async |last: u8| {
             limit.acquire(Some(&ClientIdentity::from_address([10, 0, 0, last].into()))).await
         };
-        let held = (by(1).await.unwrap(), by(1).await.unwrap());
-        let third = by(1).await.unwrap_err();
+        let slots = (acquire_for(1).await.unwrap(), acquire_for(1).await.unwrap());
+        let third = acquire_for(1).await.unwrap_err();
         assert!(matches!(third, Failure::ClientBusy(2)), "{third:?}");
-        drop(by(2).await.unwrap());
+        drop(acquire_for(2).await.unwrap());
         drop(limit.acquire(None).await.expect("follow-up requests have no limit per client"));
-        drop(held);
-        drop(by(1).await.unwrap());
+        drop(slots);
+        drop(acquire_for(1).await.unwrap());
     }
 
     #[test]

@@ -68,8 +68,8 @@ impl Latencies {
     fn p95(&self) -> Option<Duration> {
         let times = self.0.lock().clone();
         let mut times = Some(Vec::from(times)).filter(|times| times.len() >= Self::MIN_SAMPLES)?;
-        let at = times.len() * 95 / 100;
-        Some(*times.select_nth_unstable(at).1)
+        let index = times.len() * 95 / 100;
+        Some(*times.select_nth_unstable(index).1)
     }
 }
 
@@ -94,7 +94,7 @@ impl Hedge {
             return first.await;
         }
         let started = Instant::now();
-        let won = |result| {
+        let record_win = |result| {
             self.events.add("hedge_won");
             self.record_latency(started, result)
         };
@@ -116,18 +116,18 @@ impl Hedge {
                 // If the first request failed, the second may still succeed.
                 if is_good(&result) { return self.record_latency(started, result) }
                 let other = second.await;
-                if is_good(&other) { won(other) } else { result }
+                if is_good(&other) { record_win(other) } else { result }
             }
             other = &mut second => {
-                if is_good(&other) { won(other) } else { self.record_latency(started, first.await) }
+                if is_good(&other) { record_win(other) } else { self.record_latency(started, first.await) }
             }
         }
     }
 
     /// Records the latency of a good response, and returns the result.
-    fn record_latency(&self, begun: Instant, result: UpstreamResult) -> UpstreamResult {
+    fn record_latency(&self, started_at: Instant, result: UpstreamResult) -> UpstreamResult {
         if self.settings == HedgeSettings::P95 && is_good(&result) {
-            self.times.add(begun.elapsed());
+            self.times.add(started_at.elapsed());
         }
         result
     }
@@ -152,8 +152,8 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn hedge(settings: HedgeSettings) -> Hedge {
-        let failing = CircuitBreakerSettings { consecutive_failures: 1, open_for: 60 * SECOND };
-        let breaker = || CircuitBreaker::new(name(), None, OrOff::On(failing), route_events());
+        let breaker_settings = CircuitBreakerSettings { consecutive_failures: 1, open_for: 60 * SECOND };
+        let breaker = || CircuitBreaker::new(name(), None, OrOff::On(breaker_settings), route_events());
         let breakers = [breaker(), breaker()];
         let (budget, times) = (Arc::default(), Latencies::default());
         Hedge { settings, budget, breakers, events: route_events(), times }

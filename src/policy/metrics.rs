@@ -131,8 +131,8 @@ fn read_circuit_breaker(
 ) {
     if breaker != CircuitBreakerView::Off {
         let states = ["closed", "open", "half_open"];
-        let present: &str = breaker.into();
-        family.add_each(labels, "state", states.map(|state| (state, u64::from(state == present))));
+        let current: &str = breaker.into();
+        family.add_each(labels, "state", states.map(|state| (state, u64::from(state == current))));
     }
 }
 

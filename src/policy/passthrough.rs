@@ -102,7 +102,8 @@ impl Passthrough {
     ) -> Result<Response<PassthroughBody>, UpstreamError> {
         let (progress, is_late) = (watch::Sender::new(false), Arc::new(AtomicBool::new(false)));
         let timeout = self.settings.body_timeout;
-        let request = request.map(|body| watched(body, progress.clone(), timeout, is_late.clone()));
+        let request =
+            request.map(|body| with_upload_timeout(body, progress.clone(), timeout, is_late.clone()));
         let response = self.try_stream(request, client, progress.subscribe()).await.map_err(|failure| {
             if is_late.load(Ordering::Relaxed) { Failure::SlowUpload(timeout) } else { failure }
         });
@@ -126,21 +127,21 @@ impl Passthrough {
         // to 2 s for one of its own slots.
         let slots =
             [self.slots.acquire(Some(client)).await?, self.policies.concurrency.acquire(Some(client)).await?];
-        let after = self.settings.timeout;
+        let header_timeout = self.settings.timeout;
         let stalled = async {
             // While glossator waits for the client, only `body_timeout` applies.
             loop {
                 let waits_for_client = *progress.borrow_and_update();
                 if waits_for_client {
                     let _ = progress.changed().await;
-                } else if timeout(after, progress.changed()).await.is_err() {
+                } else if timeout(header_timeout, progress.changed()).await.is_err() {
                     return;
                 }
             }
         };
         let response = tokio::select! {
-            response = self.upstream.stream(request, Instant::now() + after) => response?,
-            () = stalled => return Err(Failure::Timeout(after)),
+            response = self.upstream.stream(request, Instant::now() + header_timeout) => response?,
+            () = stalled => return Err(Failure::Timeout(header_timeout)),
         };
         Ok(response.map(|body| with_idle_timeout(body, self.settings.idle_timeout, slots)))
     }
@@ -150,29 +151,29 @@ impl Passthrough {
 /// client, and `false` after each frame. It fails, and sets `is_late`, if the client is too slow. Only the
 /// time spent waiting for the client counts: while the upstream does not read, no data is requested from the
 /// client.
-fn watched(
+fn with_upload_timeout(
     body: RequestBody,
     progress: watch::Sender<bool>,
     timeout: Duration,
     is_late: Arc<AtomicBool>,
 ) -> RequestBody {
-    let (mut received_bytes, mut waited) = (0, Duration::ZERO);
+    let (mut received_bytes, mut total_wait) = (0, Duration::ZERO);
     // Start of the current wait for the client, and the timer that ends it.
-    let mut waiting: Option<(Instant, Pin<Box<Sleep>>)> = None;
+    let mut current_wait: Option<(Instant, Pin<Box<Sleep>>)> = None;
     UnsyncBoxBody::new(MapPoll::new(body, move |polled: PolledFrame<_>, context: &mut Context<'_>| {
         let Poll::Ready(frame) = polled else {
-            let allowed = timeout + Duration::from_secs(received_bytes / UPLOAD_RATE);
-            let left = allowed.saturating_sub(waited);
-            let (_, late) = waiting.get_or_insert_with(|| {
+            let allowed_wait = timeout + Duration::from_secs(received_bytes / UPLOAD_RATE);
+            let remaining = allowed_wait.saturating_sub(total_wait);
+            let (_, timer) = current_wait.get_or_insert_with(|| {
                 progress.send_replace(true);
-                (Instant::now(), Box::pin(sleep(left)))
+                (Instant::now(), Box::pin(sleep(remaining)))
             });
-            ready!(late.as_mut().poll(context));
+            ready!(timer.as_mut().poll(context));
             is_late.store(true, Ordering::Relaxed);
             return Poll::Ready(Some(Err("the client sends its request body too slowly".into())));
         };
-        if let Some((since, _)) = waiting.take() {
-            waited += since.elapsed();
+        if let Some((wait_started_at, _)) = current_wait.take() {
+            total_wait += wait_started_at.elapsed();
         }
         let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
         received_bytes += data.map_or(0, Bytes::len) as u64;
@@ -184,16 +185,20 @@ fn watched(
 /// Response body with an idle timeout. The slots are released when the body is dropped.
 ///
 /// The timer runs only while waiting for the upstream, not while the client is slow to read.
-fn with_idle_timeout(body: StreamedBody, after: Duration, slots: [ConcurrencySlot; 2]) -> PassthroughBody {
-    let mut pause: Option<Pin<Box<Sleep>>> = None;
+fn with_idle_timeout(
+    body: StreamedBody,
+    idle_timeout: Duration,
+    slots: [ConcurrencySlot; 2],
+) -> PassthroughBody {
+    let mut timer: Option<Pin<Box<Sleep>>> = None;
     UnsyncBoxBody::new(MapPoll::new(body, move |polled: PolledFrame<_>, context: &mut Context<'_>| {
         let _ = &slots;
         if let Poll::Ready(frame) = polled {
-            pause = None;
+            timer = None;
             return Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)));
         }
-        ready!(pause.get_or_insert_with(|| Box::pin(sleep(after))).as_mut().poll(context));
-        Poll::Ready(Some(Err(format!("the upstream paused for more than {after:?}").into())))
+        ready!(timer.get_or_insert_with(|| Box::pin(sleep(idle_timeout))).as_mut().poll(context));
+        Poll::Ready(Some(Err(format!("the upstream paused for more than {idle_timeout:?}").into())))
     }))
 }
 
@@ -214,7 +219,7 @@ mod tests {
     /// Endless body that yields a frame of `bytes` bytes at each interval.
     struct Client {
         bytes: usize,
-        every: Duration,
+        interval: Duration,
         next: Pin<Box<Sleep>>,
     }
 
@@ -227,20 +232,20 @@ mod tests {
             context: &mut Context<'_>,
         ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
             ready!(self.next.as_mut().poll(context));
-            self.next = Box::pin(sleep(self.every));
+            self.next = Box::pin(sleep(self.interval));
             Poll::Ready(Some(Ok(Frame::data(vec![b'a'; self.bytes].into()))))
         }
     }
 
     /// Number of frames within a minute, and when the body failed.
-    async fn upload(bytes: usize, every: Duration, upstream_pause: Duration) -> (usize, Option<Duration>) {
+    async fn upload(bytes: usize, interval: Duration, upstream_pause: Duration) -> (usize, Option<Duration>) {
         let started = Instant::now();
-        let body = Client { bytes, every, next: Box::pin(sleep(every)) };
+        let body = Client { bytes, interval, next: Box::pin(sleep(interval)) };
         let body = UnsyncBoxBody::new(body);
-        let mut watched = watched(body, watch::Sender::new(false), 5 * SECOND, Arc::default());
+        let mut body = with_upload_timeout(body, watch::Sender::new(false), 5 * SECOND, Arc::default());
         let mut frames = 0;
         while started.elapsed() < 60 * SECOND {
-            match poll_fn(|context| Pin::new(&mut watched).poll_frame(context)).await {
+            match poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
                 Some(Ok(_)) => frames += 1,
                 Some(Err(_)) => return (frames, Some(started.elapsed())),
                 None => unreachable!("it has no end"),
@@ -252,11 +257,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_trickled_body_times_out_like_a_missing_one() {
-        let idle = Duration::ZERO;
-        assert_eq!(upload(1, 9 * SECOND, idle).await, (0, Some(5 * SECOND)));
-        let (frames, broken_off) = upload(1, SECOND, idle).await;
-        assert_eq!((frames, broken_off.map(|after| after.as_secs())), (5, Some(5)));
-        assert_eq!(upload(2 << 10, SECOND, idle).await, (60, None), "it is fast enough");
+        let no_pause = Duration::ZERO;
+        assert_eq!(upload(1, 9 * SECOND, no_pause).await, (0, Some(5 * SECOND)));
+        let (frames, failed_after) = upload(1, SECOND, no_pause).await;
+        assert_eq!((frames, failed_after.map(|time| time.as_secs())), (5, Some(5)));
+        assert_eq!(upload(2 << 10, SECOND, no_pause).await, (60, None), "it is fast enough");
         assert_eq!(upload(1, SECOND / 10, 9 * SECOND).await.1, None, "the upstream is slow, not the client");
     }
 

@@ -49,7 +49,7 @@ pub enum OnStoreFailure {
 pub(super) struct RateLimit {
     scope: RateLimitScope,
     settings: RateSettings,
-    used: Mutex<ClientUsage>,
+    usage: Mutex<ClientUsage>,
     events: LabelCounter,
     /// Store of the counter that all replicas share, and the id of the counter.
     shared_counter: Option<(SharedStore, String)>,
@@ -57,10 +57,11 @@ pub(super) struct RateLimit {
 
 #[derive(Debug)]
 struct ClientUsage {
-    /// GCRA point of all clients together; with a limit per client, of the clients that are not in `each`.
-    all: Instant,
-    each: HashMap<ClientIdentity, Instant>,
-    swept: Instant,
+    /// GCRA point of all clients together; with a limit per client, of the clients that are not in
+    /// `client_points`.
+    shared_point: Instant,
+    client_points: HashMap<ClientIdentity, Instant>,
+    swept_at: Instant,
 }
 
 impl RateLimit {
@@ -68,7 +69,7 @@ impl RateLimit {
     /// clients are removed. Bounds the memory, and the gain of a client that keeps changing its address.
     pub(super) const CLIENTS_LIMIT: usize = 65_536;
     /// Minimum interval between two searches for idle clients to remove.
-    const SWEEP_EVERY: Duration = Duration::from_secs(1);
+    const MIN_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
     /// Creates the rate limit of the upstream or route `name`; `None` if the setting is missing or `off`. The
     /// counter of this replica starts with the full burst. With `sharing`, all replicas also share a counter,
@@ -82,7 +83,8 @@ impl RateLimit {
     ) -> Option<Self> {
         let settings = settings?.on()?;
         let now = Instant::now();
-        let used = Mutex::new(ClientUsage { all: now, each: HashMap::new(), swept: now });
+        let usage =
+            Mutex::new(ClientUsage { shared_point: now, client_points: HashMap::new(), swept_at: now });
         let (Rate { count, per }, burst) = (settings.rate, settings.burst());
         let shared_counter = sharing.map(|ReplicaSharing { store, .. }| {
             // The settings are part of the id, so a changed limit starts afresh: points of the old limit may
@@ -90,18 +92,18 @@ impl RateLimit {
             let counter_id = format!("{scope} {name} {count} {} {burst}", per.as_micros());
             (store.clone(), counter_id)
         });
-        Some(Self { scope, settings, used, events: events.clone(), shared_counter })
+        Some(Self { scope, settings, usage, events: events.clone(), shared_counter })
     }
 
     /// Admits a call by the counter of this replica, or returns the time until the next call is admitted.
     fn take(&self, client: &ClientIdentity) -> Result<(), Duration> {
-        let (gap, slack) = self.settings.gap_and_slack();
+        let (interval, tolerance) = self.settings.interval_and_tolerance();
         self.with_point(client, |point, now| {
             let ahead = point.saturating_duration_since(now);
-            match ahead.checked_sub(slack) {
+            match ahead.checked_sub(tolerance) {
                 Some(wait) if !wait.is_zero() => Err(wait),
                 _ => {
-                    *point = now + ahead + gap;
+                    *point = now + ahead + interval;
                     Ok(())
                 }
             }
@@ -110,23 +112,26 @@ impl RateLimit {
 
     /// Admits a call if the counter of this replica and the shared counter, if there is one, allow it.
     async fn try_admit(&self, client: &ClientIdentity) -> Result<(), Failure> {
-        let here = self.take(client).map_err(|wait| self.limited(wait));
-        let Some((store, counter_id)) = &self.shared_counter else { return here };
+        let local_result = self.take(client).map_err(|wait| self.rejection(wait));
+        let Some((store, counter_id)) = &self.shared_counter else { return local_result };
         let on_store_failure = self.settings.on_store_failure;
         // A call over the limit of this replica alone is over the shared limit, too. Exception: `allow` while
         // the store is unreachable.
-        if here.is_err() && (on_store_failure != OnStoreFailure::Allow || store.state().is_up) {
-            return here;
+        if local_result.is_err() && (on_store_failure != OnStoreFailure::Allow || store.state().is_up) {
+            return local_result;
         }
         let client_key = if self.scope.is_per_client() { client.to_bytes() } else { Vec::new() };
-        let (gap, slack) = self.settings.gap_and_slack();
-        match store.take(&store.name("rate", &[counter_id.as_bytes(), &client_key]), gap, slack).await {
+        let (interval, tolerance) = self.settings.interval_and_tolerance();
+        match store
+            .take(&store.name("rate", &[counter_id.as_bytes(), &client_key]), interval, tolerance)
+            .await
+        {
             Ok(Duration::ZERO) => Ok(()),
             Ok(wait) => {
                 // The other replicas have used up the limit, so the counter of this replica is moved ahead as
                 // well.
-                self.with_point(client, |point, now| *point = now + slack + wait);
-                Err(self.limited(wait))
+                self.with_point(client, |point, now| *point = now + tolerance + wait);
+                Err(self.rejection(wait))
             }
             Err(StoreUnreachable) if on_store_failure == OnStoreFailure::Deny => {
                 Err(Failure::RateLimitUnavailable)
@@ -139,11 +144,12 @@ impl RateLimit {
     ///
     /// # Errors
     ///
-    /// Only if `over` rejects calls: [`Failure::RateLimited`] for a call over the limit, and with `deny`,
-    /// [`Failure::RateLimitUnavailable`] if the shared counter is unreachable. The rejection is counted.
-    pub(super) async fn admit(&self, client: &ClientIdentity, over: OverLimit) -> Result<(), Failure> {
+    /// Only if `over_limit` rejects calls: [`Failure::RateLimited`] for a call over the limit, and with
+    /// `deny`, [`Failure::RateLimitUnavailable`] if the shared counter is unreachable. The rejection is
+    /// counted.
+    pub(super) async fn admit(&self, client: &ClientIdentity, over_limit: OverLimit) -> Result<(), Failure> {
         while let Err(failure) = self.try_admit(client).await {
-            if over == OverLimit::Rejected {
+            if over_limit == OverLimit::Rejected {
                 let is_per_client = self.scope.is_per_client();
                 self.events.add(if is_per_client { "client_rate_limited" } else { "rate_limited" });
                 return Err(failure);
@@ -154,7 +160,7 @@ impl RateLimit {
         Ok(())
     }
 
-    fn limited(&self, retry_after: Duration) -> Failure {
+    fn rejection(&self, retry_after: Duration) -> Failure {
         let Rate { count, per } = self.settings.rate;
         Failure::RateLimited { scope: self.scope, count, per, retry_after }
     }
@@ -162,29 +168,29 @@ impl RateLimit {
     /// Calls `action` with the GCRA point of a client and the current time.
     fn with_point<T>(&self, client: &ClientIdentity, action: impl FnOnce(&mut Instant, Instant) -> T) -> T {
         let now = Instant::now();
-        let mut used = self.used.lock();
-        let used = &mut *used;
+        let mut usage = self.usage.lock();
+        let usage = &mut *usage;
         if !self.scope.is_per_client() {
-            return action(&mut used.all, now);
+            return action(&mut usage.shared_point, now);
         }
-        if used.each.len() >= Self::CLIENTS_LIMIT && !used.each.contains_key(client) {
-            if now.saturating_duration_since(used.swept) >= Self::SWEEP_EVERY {
-                used.swept = now;
-                used.each.retain(|_, point| *point > now);
+        if usage.client_points.len() >= Self::CLIENTS_LIMIT && !usage.client_points.contains_key(client) {
+            if now.saturating_duration_since(usage.swept_at) >= Self::MIN_SWEEP_INTERVAL {
+                usage.swept_at = now;
+                usage.client_points.retain(|_, point| *point > now);
             }
-            if used.each.len() >= Self::CLIENTS_LIMIT {
-                return action(&mut used.all, now);
+            if usage.client_points.len() >= Self::CLIENTS_LIMIT {
+                return action(&mut usage.shared_point, now);
             }
         }
-        action(used.each.entry(client.clone()).or_insert(now), now)
+        action(usage.client_points.entry(client.clone()).or_insert(now), now)
     }
 }
 
 impl RateSettings {
     /// Emission interval (how far each call moves the point), and burst tolerance (how far ahead it may be).
-    fn gap_and_slack(self) -> (Duration, Duration) {
-        let gap = self.rate.per / self.rate.count.max(1);
-        (gap, gap * self.burst().saturating_sub(1))
+    fn interval_and_tolerance(self) -> (Duration, Duration) {
+        let interval = self.rate.per / self.rate.count.max(1);
+        (interval, interval * self.burst().saturating_sub(1))
     }
 
     /// Number of calls admitted at once.
@@ -248,12 +254,12 @@ mod tests {
     async fn the_long_term_rate_is_the_limit() {
         let settings = RateSettings { rate: calls(7, SECOND), burst: Some(1), ..TEN_A_SECOND };
         let rate = rate(RateLimitScope::Route, settings);
-        let mut let_through = 0;
+        let mut admitted = 0;
         for _ in 0..10_000 {
-            let_through += usize::from(rate.take(&ClientIdentity::Local).is_ok());
+            admitted += usize::from(rate.take(&ClientIdentity::Local).is_ok());
             tokio::time::advance(Duration::from_millis(1)).await;
         }
-        assert!((69..=71).contains(&let_through), "{let_through} in ten seconds");
+        assert!((69..=71).contains(&admitted), "{admitted} in ten seconds");
     }
 
     #[tokio::test(start_paused = true)]
@@ -267,22 +273,23 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn clients_beyond_the_table_limit_share_an_entry() {
         let rate = rate(RateLimitScope::ClientOfRoute, TEN_A_SECOND);
-        let most = u32::try_from(RateLimit::CLIENTS_LIMIT).unwrap();
-        assert!((0..most).all(|number| rate.take(&client(number)).is_ok()));
-        let more = (most..most + 50).filter(|number| rate.take(&client(*number)).is_ok()).count();
-        assert_eq!(more, 10, "fifty clients that are not tracked separately share the limit of one");
+        let max_clients = u32::try_from(RateLimit::CLIENTS_LIMIT).unwrap();
+        assert!((0..max_clients).all(|number| rate.take(&client(number)).is_ok()));
+        let admitted =
+            (max_clients..max_clients + 50).filter(|number| rate.take(&client(*number)).is_ok()).count();
+        assert_eq!(admitted, 10, "fifty clients that are not tracked separately share the limit of one");
         assert_eq!(burst_size(&rate, &client(0)), 9, "a tracked client is not removed for new ones");
         tokio::time::advance(2 * SECOND).await;
-        assert_eq!(burst_size(&rate, &client(most)), 10);
-        assert_eq!(rate.used.lock().each.len(), 1);
+        assert_eq!(burst_size(&rate, &client(max_clients)), 10);
+        assert_eq!(rate.usage.lock().client_points.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_rejected_call_has_retry_after() {
-        let counted = upstream_events();
+        let events = upstream_events();
         let settings = RateSettings { rate: calls(1, 60 * SECOND), burst: Some(1), ..TEN_A_SECOND };
         let settings = Some(OrOff::On(settings));
-        let rate = RateLimit::new(RateLimitScope::ClientOfRoute, "old", settings, &counted, None).unwrap();
+        let rate = RateLimit::new(RateLimitScope::ClientOfRoute, "old", settings, &events, None).unwrap();
         let one = || rate.admit(&ClientIdentity::Local, OverLimit::Rejected);
         one().await.unwrap();
         tokio::time::advance(SECOND).await;
@@ -293,7 +300,7 @@ mod tests {
                 if retry_after == 59 * SECOND
         );
         assert!(is_expected, "{error:?}");
-        assert_eq!(counted.get("client_rate_limited"), 1);
+        assert_eq!(events.get("client_rate_limited"), 1);
         tokio::time::advance(59 * SECOND).await;
         one().await.unwrap();
     }
@@ -322,12 +329,12 @@ mod tests {
         })
     }
 
-    async fn through(rate: &RateLimit, client: &ClientIdentity) -> usize {
-        let mut through = 0;
+    async fn count_admitted(rate: &RateLimit, client: &ClientIdentity) -> usize {
+        let mut count = 0;
         for _ in 0..30 {
-            through += usize::from(rate.try_admit(client).await.is_ok());
+            count += usize::from(rate.try_admit(client).await.is_ok());
         }
-        through
+        count
     }
 
     #[tokio::test(start_paused = true)]
@@ -337,25 +344,25 @@ mod tests {
         for _ in 0..7 {
             one.try_admit(&client(1)).await.unwrap();
         }
-        assert_eq!(through(&other, &client(1)).await, 3);
-        assert_eq!(through(&other, &client(2)).await, 10);
+        assert_eq!(count_admitted(&other, &client(1)).await, 3);
+        assert_eq!(count_admitted(&other, &client(2)).await, 10);
         let failure = one.try_admit(&client(1)).await.unwrap_err();
         assert_eq!(failure.properties().retry_after, Some(SECOND / 10));
         tokio::time::advance(SECOND / 10).await;
-        assert_eq!(through(&one, &client(1)).await, 1);
-        assert_eq!(through(&other, &client(1)).await, 0);
+        assert_eq!(count_admitted(&one, &client(1)).await, 1);
+        assert_eq!(count_admitted(&other, &client(1)).await, 0);
         // A changed limit of the same name is counted separately.
         let half = RateSettings { rate: calls(5, SECOND), burst: Some(5), ..TEN_A_SECOND };
-        let [more, _] = replicas(&memory, RateLimitScope::ClientOfRoute, half);
-        assert_eq!(through(&more, &client(1)).await, 5);
+        let [changed, _] = replicas(&memory, RateLimitScope::ClientOfRoute, half);
+        assert_eq!(count_admitted(&changed, &client(1)).await, 5);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_over_a_local_limit_does_not_reach_the_store() {
         let memory = MemoryStore::default();
         let [one, other] = replicas(&memory, RateLimitScope::Upstream, TEN_A_SECOND);
-        assert_eq!(through(&one, &ClientIdentity::Local).await, 10);
-        assert_eq!(through(&other, &ClientIdentity::Local).await, 0);
+        assert_eq!(count_admitted(&one, &ClientIdentity::Local).await, 10);
+        assert_eq!(count_admitted(&other, &ClientIdentity::Local).await, 0);
         let attempts = |rate: &RateLimit| rate.shared_counter.as_ref().unwrap().0.counts().get("success");
         assert_eq!((attempts(&one), attempts(&other)), (10, 1));
     }
@@ -369,12 +376,17 @@ mod tests {
             let settings = RateSettings { on_store_failure, ..TEN_A_SECOND };
             let [one, other] = replicas(&memory, RateLimitScope::Route, settings);
             memory.disconnect();
-            assert_eq!(through(&one, &ClientIdentity::Local).await, expected, "{on_store_failure:?}");
-            assert_eq!(through(&other, &ClientIdentity::Local).await, expected, "{on_store_failure:?}");
+            assert_eq!(count_admitted(&one, &ClientIdentity::Local).await, expected, "{on_store_failure:?}");
+            assert_eq!(
+                count_admitted(&other, &ClientIdentity::Local).await,
+                expected,
+                "{on_store_failure:?}"
+            );
             memory.reconnect();
             tokio::time::advance(SECOND).await;
             assert_eq!(
-                through(&one, &ClientIdentity::Local).await + through(&other, &ClientIdentity::Local).await,
+                count_admitted(&one, &ClientIdentity::Local).await
+                    + count_admitted(&other, &ClientIdentity::Local).await,
                 10
             );
         }
@@ -382,21 +394,21 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_uncountable_limit_has_its_own_error() {
-        let (memory, counted) = (MemoryStore::default(), upstream_events());
+        let (memory, events) = (MemoryStore::default(), upstream_events());
         let settings = RateSettings { on_store_failure: OnStoreFailure::Deny, ..TEN_A_SECOND };
         let sharing = sharing(&memory);
         let settings = Some(OrOff::On(settings));
-        let rate = RateLimit::new(RateLimitScope::Route, "old", settings, &counted, Some(&sharing)).unwrap();
+        let rate = RateLimit::new(RateLimitScope::Route, "old", settings, &events, Some(&sharing)).unwrap();
         memory.disconnect();
         let error = rate.admit(&ClientIdentity::Local, OverLimit::Rejected).await.unwrap_err();
         assert!(matches!(error, Failure::RateLimitUnavailable), "{error:?}");
-        assert_eq!(counted.get("rate_limited"), 1);
+        assert_eq!(events.get("rate_limited"), 1);
         // A follow-up waits for the store.
         let waits = tokio::time::timeout(60 * SECOND, rate.admit(&ClientIdentity::Local, OverLimit::Waits));
-        let (done, ()) = tokio::join!(waits, async {
+        let (result, ()) = tokio::join!(waits, async {
             sleep(5 * SECOND).await;
             memory.reconnect();
         });
-        done.unwrap().unwrap();
+        result.unwrap().unwrap();
     }
 }

@@ -69,19 +69,21 @@ impl Retry {
             // A retry is counted when it ends, also if the call's timeout cancels it, but not if glossator
             // rejects it.
             let retry = (attempt > 1).then(|| OnDrop::new(|| self.events.add("retry")));
-            let next = attempt_once().await;
+            let next_result = attempt_once().await;
             if let Some(retry) = retry
-                && next.as_ref().is_err_and(|failure| failure.properties().stage == FailureStage::Rejected)
+                && next_result
+                    .as_ref()
+                    .is_err_and(|failure| failure.properties().stage == FailureStage::Rejected)
             {
                 // glossator has rejected the retry. The upstream got no request, so the result of the
                 // previous attempt is returned.
                 retry.disarm();
                 break;
             }
-            let outcome = result.insert(next);
-            let Some(at) = self.next_attempt_at(outcome, attempt, upstream_call) else { break };
-            self.log(outcome, attempt, at, &upstream_call.context);
-            sleep_until(at).await;
+            let outcome = result.insert(next_result);
+            let Some(retry_at) = self.next_attempt_at(outcome, attempt, upstream_call) else { break };
+            self.log(outcome, attempt, retry_at, &upstream_call.context);
+            sleep_until(retry_at).await;
             if let Some(progress) = &upstream_call.progress {
                 progress.send(ProgressEvent::Retry { attempt: attempt + 1 });
             }
@@ -89,9 +91,9 @@ impl Retry {
         result.expect("at least one attempt was made")
     }
 
-    fn log(&self, outcome: &UpstreamResult, attempt: u32, at: Instant, context: &CallContext) {
+    fn log(&self, outcome: &UpstreamResult, attempt: u32, retry_at: Instant, context: &CallContext) {
         let (upstream, request_id) = (&self.upstream, context.request_id());
-        let wait_ms = at.saturating_duration_since(Instant::now()).as_millis() as u64;
+        let wait_ms = retry_at.saturating_duration_since(Instant::now()).as_millis() as u64;
         let status = outcome.as_ref().ok().map(|response| response.status.as_u16());
         let error = outcome.as_ref().err().map(|failure| failure.clone().into_error(upstream));
         let error = error.as_ref().map(|error| display(ErrorChain(error)));
@@ -111,8 +113,9 @@ impl Retry {
         }
         let retry_after = outcome.as_ref().ok().and_then(retry_after);
         let wait = retry_after.unwrap_or_else(|| settings.backoff_with_jitter(attempt));
-        let at = Instant::now().checked_add(wait).filter(|at| *at < upstream_call.deadline.at)?;
-        self.budget.try_take().then_some(at)
+        let retry_at =
+            Instant::now().checked_add(wait).filter(|retry_at| *retry_at < upstream_call.deadline.at)?;
+        self.budget.try_take().then_some(retry_at)
     }
 }
 
@@ -131,8 +134,8 @@ impl RetrySettings {
 
     /// Random wait up to the exponential backoff of this attempt ("full jitter").
     fn backoff_with_jitter(&self, attempt: u32) -> Duration {
-        let doubled = self.initial_backoff.saturating_mul(1 << (attempt - 1).min(16));
-        doubled.min(self.max_backoff).mul_f64(fastrand::f64())
+        let backoff = self.initial_backoff.saturating_mul(1 << (attempt - 1).min(16));
+        backoff.min(self.max_backoff).mul_f64(fastrand::f64())
     }
 }
 
@@ -178,11 +181,11 @@ impl RetryBudget {
     /// Takes a token for a retry or a hedged request. Returns whether a token was left.
     pub(super) fn try_take(&self) -> bool {
         let mut tokens = self.0.lock();
-        let enough = *tokens >= 1.0;
-        if enough {
+        let has_token = *tokens >= 1.0;
+        if has_token {
             *tokens -= 1.0;
         }
-        enough
+        has_token
     }
 }
 
@@ -196,8 +199,8 @@ impl Default for RetryBudget {
 /// clock, so clock skew has no effect. `None` if one of the headers is missing or invalid; zero if `name` is
 /// earlier.
 pub(super) fn date_ahead(headers: &HeaderMap, name: HeaderName) -> Option<Duration> {
-    let written = date(headers, header::DATE)?;
-    Some(date(headers, name)?.duration_since(written).unwrap_or_default())
+    let sent_at = date(headers, header::DATE)?;
+    Some(date(headers, name)?.duration_since(sent_at).unwrap_or_default())
 }
 
 fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
@@ -224,7 +227,7 @@ mod tests {
         Err(Failure::CutOff("reset".into()))
     }
 
-    fn come_back(code: u16, seconds: &'static str) -> UpstreamResult {
+    fn with_retry_after(code: u16, seconds: &'static str) -> UpstreamResult {
         let mut response = status(code)?;
         response.headers.insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
         Ok(response)
@@ -264,8 +267,8 @@ mod tests {
         let upstream_call = UpstreamCall { progress: Some(progress), ..upstream_call(30 * SECOND) };
         call(&retry(), &script, upstream_call).await.unwrap();
         let mut events = Vec::new();
-        while let Ok(happened) = receiver.try_recv() {
-            events.push(happened);
+        while let Ok(event) = receiver.try_recv() {
+            events.push(event);
         }
         assert_eq!(events, [ProgressEvent::Retry { attempt: 2 }, ProgressEvent::Retry { attempt: 3 }]);
     }
@@ -311,7 +314,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn retry_after_sets_the_time_of_the_retry() {
         let started = Instant::now();
-        let script = Script::new([come_back(429, "7"), status(200)]);
+        let script = Script::new([with_retry_after(429, "7"), status(200)]);
         call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
         assert_eq!(started.elapsed(), 7 * SECOND);
     }
@@ -319,7 +322,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_date_is_relative_to_the_clock_of_its_upstream() {
         let started = Instant::now();
-        let mut response = come_back(503, "Sun, 06 Nov 1994 08:49:42 GMT").unwrap();
+        let mut response = with_retry_after(503, "Sun, 06 Nov 1994 08:49:42 GMT").unwrap();
         response.headers.insert(header::DATE, HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"));
         let script = Script::new([Ok(response), status(200)]);
         call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
@@ -328,8 +331,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_upstream_error_is_returned_if_the_retry_is_rejected() {
-        let open = Err(Failure::CircuitOpen { of_route: false, retry_after: SECOND });
-        let script = Script::new([status(503), open]);
+        let circuit_open = Err(Failure::CircuitOpen { of_route: false, retry_after: SECOND });
+        let script = Script::new([status(503), circuit_open]);
         let response = call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
         assert_eq!(response.status.as_u16(), 503);
     }
@@ -346,15 +349,15 @@ mod tests {
         };
         timeout(10 * SECOND, retry.run(&upstream_call, fails_then_hangs)).await.unwrap_err();
         assert_eq!((calls.get(), retry.events.get("retry")), (2, 1));
-        let open = Err(Failure::CircuitOpen { of_route: false, retry_after: SECOND });
-        call(&retry, &Script::new([status(503), open]), upstream_call).await.unwrap();
+        let circuit_open = Err(Failure::CircuitOpen { of_route: false, retry_after: SECOND });
+        call(&retry, &Script::new([status(503), circuit_open]), upstream_call).await.unwrap();
         assert_eq!(retry.events.get("retry"), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn no_retry_waits_past_the_deadline() {
         let started = Instant::now();
-        let script = Script::new([come_back(503, "60"), status(200)]);
+        let script = Script::new([with_retry_after(503, "60"), status(200)]);
         let response = call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
         assert_eq!((response.status.as_u16(), started.elapsed()), (503, Duration::ZERO));
     }

@@ -190,19 +190,19 @@ impl UpstreamPolicies {
     }
 
     /// Sends one attempt, with the policies that protect the upstream.
-    async fn attempt(&self, upstream_call: &UpstreamCall, over: OverLimit) -> UpstreamResult {
+    async fn attempt(&self, upstream_call: &UpstreamCall, over_limit: OverLimit) -> UpstreamResult {
         // Circuit breaker of the upstream. Before the queue and the rate limit, so that a rejected call uses
         // neither.
         let attempt = pin!(async {
             // Rate limit. Inside of the retries, because each attempt is a request; before the queue, so that
             // a waiting request holds no slot.
             if let Some(rate) = &self.rate {
-                rate.admit(&upstream_call.client, over).await?;
+                rate.admit(&upstream_call.client, over_limit).await?;
             }
             // Concurrency limit. Inside of the timeout, so that a call that times out leaves the queue;
             // around the request, so that a slot is held exactly as long as a request is in flight. Follow-up
             // requests do not count towards the limit of their client.
-            let client = matches!(over, OverLimit::Rejected).then_some(&upstream_call.client);
+            let client = matches!(over_limit, OverLimit::Rejected).then_some(&upstream_call.client);
             let _slot = self.concurrency.acquire(client).await?;
             // Attempt timeout, without the time in the queue.
             self.within_attempt(upstream_call).await
@@ -215,10 +215,10 @@ impl UpstreamPolicies {
         let deadline = self.settings.attempt_timeout.map(Deadline::after);
         // The upstream client gets the earlier of the two deadlines, because it counts a request that is
         // dropped after its deadline as a failure.
-        let sooner = deadline
+        let shortened_call = deadline
             .filter(|deadline| deadline.at < upstream_call.deadline.at)
             .map(|deadline| Box::new(UpstreamCall { deadline, ..upstream_call.clone() }));
-        let upstream_call = sooner.as_deref().unwrap_or(upstream_call);
+        let upstream_call = shortened_call.as_deref().unwrap_or(upstream_call);
         // Metrics and span. Innermost, because they count requests that are really sent.
         let request = pin!(self.send(upstream_call));
         let Some(deadline) = deadline else { return request.await };
@@ -235,24 +235,24 @@ impl UpstreamPolicies {
         let context = &upstream_call.context;
         let earlier_attempts = context.attempt_started();
         let span = context.span().map(|call| call.child(SpanKind::Client, "upstream"));
-        let traced = span
-            .as_ref()
-            .map(|span| Box::new(traced(span, upstream_call.clone(), earlier_attempts, &self.upstream)));
+        let traced_call = span.as_ref().map(|span| {
+            Box::new(trace_request(span, upstream_call.clone(), earlier_attempts, &self.upstream))
+        });
         let span = span.unwrap_or_default();
-        let dropped = OnDrop::new(|| {
+        let drop_guard = OnDrop::new(|| {
             context.attempt_ended();
             self.attempts.add("dropped");
             span.failed("dropped");
         });
-        let outcome = self.upstream.send(traced.as_deref().unwrap_or(upstream_call)).await;
-        dropped.disarm();
-        let failed = outcome.as_ref().map_err(|failure| failure.properties());
-        match failed {
+        let outcome = self.upstream.send(traced_call.as_deref().unwrap_or(upstream_call)).await;
+        drop_guard.disarm();
+        let result = outcome.as_ref().map_err(|failure| failure.properties());
+        match result {
             // Nothing was sent: for example, an MCP program is not restarted yet, or a credential is missing.
-            Err(failed) if failed.stage == FailureStage::Rejected => context.attempt_rejected(),
+            Err(properties) if properties.stage == FailureStage::Rejected => context.attempt_rejected(),
             _ => context.attempt_ended(),
         }
-        self.attempts.add(failed.map_or_else(|failed| failed.label, result_label));
+        self.attempts.add(result.map_or_else(|properties| properties.label, result_label));
         if span.is_recorded() {
             record_result(&span, &outcome);
         }
@@ -343,15 +343,15 @@ impl RoutePolicies {
         let (events, name, sharing) = (route_events(), upstream.name(), upstream.sharing.as_ref());
         let rate = |scope, settings| RateLimit::new(scope, tool.as_str(), settings, &events, sharing);
         let (per_client, all) = (settings.rate_limit_per_client, settings.rate_limit);
-        let shares = settings.coalesces();
-        let responses = (shares || settings.cache.is_some()).then(|| {
+        let is_coalescing = settings.coalesces();
+        let responses = (is_coalescing || settings.cache.is_some()).then(|| {
             Arc::new(ResponseCache {
                 upstream: name.clone(),
                 upstream_id: upstream.id,
                 settings: settings.cache,
                 store: store.clone(),
                 remote: sharing.cloned().map(RemoteCache),
-                in_flight: shares.then(Mutex::default),
+                in_flight: is_coalescing.then(Mutex::default),
                 events: events.clone(),
             })
         });
@@ -401,7 +401,7 @@ pub fn status_class(status: StatusCode) -> &'static str {
 }
 
 /// Adds the trace context to the request if it is propagated, and fills the span if it is recorded.
-fn traced(
+fn trace_request(
     span: &Span,
     mut upstream_call: UpstreamCall,
     earlier_attempts: u32,

@@ -51,13 +51,13 @@ pub(super) fn upstream_call(deadline: Duration) -> UpstreamCall {
 
 /// Upstream with scripted results.
 #[derive(Debug, Clone)]
-pub(super) struct Script(Arc<Mutex<Lines>>);
+pub(super) struct Script(Arc<Mutex<ScriptState>>);
 
 #[derive(Debug)]
-struct Lines {
-    /// Next results. After the last of them, `then` repeats.
+struct ScriptState {
+    /// Next results. After the last of them, `repeated` is returned each time.
     remaining: VecDeque<UpstreamResult>,
-    then: Option<UpstreamResult>,
+    repeated: Option<UpstreamResult>,
     delay: Duration,
     in_flight: InFlightCount,
     request_count: usize,
@@ -69,7 +69,7 @@ pub(super) fn slow(code: u16, delay: Duration, in_flight: &InFlightCount) -> Scr
     let script = Script::new([]);
     {
         let mut state = script.0.lock();
-        (state.then, state.delay, state.in_flight) = (Some(status(code)), delay, in_flight.clone());
+        (state.repeated, state.delay, state.in_flight) = (Some(status(code)), delay, in_flight.clone());
     }
     script
 }
@@ -82,9 +82,9 @@ pub(super) fn answering_after(delay: Duration, in_flight: &InFlightCount) -> Scr
 impl Script {
     /// Upstream that responds immediately with these results in turn.
     pub(super) fn new(outcomes: impl IntoIterator<Item = UpstreamResult>) -> Self {
-        Self(Arc::new(Mutex::new(Lines {
+        Self(Arc::new(Mutex::new(ScriptState {
             remaining: outcomes.into_iter().collect(),
-            then: None,
+            repeated: None,
             delay: Duration::ZERO,
             in_flight: InFlightCount::default(),
             request_count: 0,
@@ -107,7 +107,7 @@ impl Script {
             let mut state = self.0.lock();
             state.request_count += 1;
             state.headers = upstream_call.request.headers().cloned().unwrap_or_default();
-            let outcome = state.remaining.pop_front().or_else(|| state.then.clone());
+            let outcome = state.remaining.pop_front().or_else(|| state.repeated.clone());
             (outcome.expect("the script has an answer"), state.delay, state.in_flight.enter())
         };
         if !delay.is_zero() {

@@ -71,8 +71,8 @@ impl InputSchema {
     pub fn coerce_texts(&self, name: &str, mut texts: Vec<String>) -> Value {
         let property = AdmittedValues::from_property(self.document(), name);
         match texts.pop() {
-            Some(only) if texts.is_empty() && (property.accepts("string") || !property.accepts("array")) => {
-                property.coerce(only)
+            Some(text) if texts.is_empty() && (property.accepts("string") || !property.accepts("array")) => {
+                property.coerce(text)
             }
             last => {
                 let items = AdmittedValues::from_schema(self.document(), property.items);
@@ -86,19 +86,19 @@ impl InputSchema {
     pub fn listed(&self, name: &str) -> Vec<String> {
         let property = AdmittedValues::from_property(self.document(), name);
         let items = AdmittedValues::from_schema(self.document(), property.items);
-        let of = |admitted: &AdmittedValues<'_>| -> Vec<String> {
-            let is_boolean = admitted.listed.is_empty() && admitted.accepts("boolean");
+        let values_of = |admitted: &AdmittedValues<'_>| -> Vec<String> {
+            let is_boolean = admitted.values.is_empty() && admitted.accepts("boolean");
             let flags = if is_boolean { &[Value::Bool(true), Value::Bool(false)][..] } else { &[] };
-            admitted.listed.iter().copied().chain(flags).filter_map(scalar_text).collect()
+            admitted.values.iter().copied().chain(flags).filter_map(scalar_text).collect()
         };
-        [of(&property), of(&items)].concat()
+        [values_of(&property), values_of(&items)].concat()
     }
 
     /// Names of the arguments that every call needs: required, and without a default.
     pub fn required(&self) -> impl Iterator<Item = &str> {
         let required = self.document().get("required").and_then(Value::as_array);
         let names = required.into_iter().flatten().filter_map(Value::as_str);
-        names.filter(|name| !self.defaults.iter().any(|(known, _)| known == name))
+        names.filter(|name| !self.defaults.iter().any(|(argument, _)| argument == name))
     }
 
     /// Adds the defaults of missing arguments and validates all. Normalizes integers: `3.0` becomes `3`.
@@ -199,7 +199,7 @@ fn admit_nulls_below(schema: &mut Map<String, Value>) -> bool {
 #[derive(Debug, Default)]
 struct AdmittedValues<'s> {
     types: Vec<&'s str>,
-    listed: Vec<&'s Value>,
+    values: Vec<&'s Value>,
     items: Option<&'s Value>,
 }
 
@@ -213,7 +213,7 @@ impl<'s> AdmittedValues<'s> {
         let parts = schema.and_then(Value::as_object).map(|schema| in_place_subschemas(root, schema));
         for part in parts.into_iter().flatten() {
             admitted.types.extend(own_types(part));
-            admitted.listed.extend(listed_values(part));
+            admitted.values.extend(listed_values(part));
             admitted.items = admitted.items.or_else(|| part.get("items"));
         }
         admitted
@@ -225,12 +225,12 @@ impl<'s> AdmittedValues<'s> {
 
     /// Converts a string to a type that the schema admits; otherwise it remains a string.
     fn coerce(&self, text: String) -> Value {
-        if self.accepts("string") || self.listed.iter().any(|fixed| **fixed == *text) {
+        if self.accepts("string") || self.values.iter().any(|value| **value == *text) {
             return Value::String(text);
         }
         // The number keeps its spelling: `1.0` stays `1.0`.
         let parsed = serde_json::from_str(&text).ok().filter(|value| match value {
-            Value::Null | Value::Bool(_) | Value::Number(_) if self.listed.contains(&value) => true,
+            Value::Null | Value::Bool(_) | Value::Number(_) if self.values.contains(&value) => true,
             Value::Null => text == "null" && self.accepts("null"),
             Value::Bool(flag) => text == flag.to_string() && self.accepts("boolean"),
             Value::Number(_) => {
@@ -251,19 +251,19 @@ const STEP_LIMIT: u32 = 10_000;
 fn normalize_integers(root: &Map<String, Value>, schema: &Value, value: &mut Value, steps_left: &mut u32) {
     let Some(schema) = schema.as_object().filter(|_| *steps_left > 0) else { return };
     for schema in in_place_subschemas(root, schema) {
-        let Some(left) = steps_left.checked_sub(1) else { return };
-        *steps_left = left;
+        let Some(remaining) = steps_left.checked_sub(1) else { return };
+        *steps_left = remaining;
         match value {
             Value::Number(number) => {
                 if own_types(schema).any(|kind| kind == "integer")
-                    && let Some(plain) = plain(number)
+                    && let Some(integer) = to_plain_integer(number)
                 {
-                    *number = plain;
+                    *number = integer;
                 }
             }
             Value::Array(items) => {
-                if let Some(of_items) = schema.get("items") {
-                    items.iter_mut().for_each(|item| normalize_integers(root, of_items, item, steps_left));
+                if let Some(item_schema) = schema.get("items") {
+                    items.iter_mut().for_each(|item| normalize_integers(root, item_schema, item, steps_left));
                 }
             }
             Value::Object(members) => {
@@ -280,14 +280,14 @@ fn normalize_integers(root: &Map<String, Value>, schema: &Value, value: &mut Val
 }
 
 /// Returns a number without decimal point and exponent; `None` if it has neither, or is not an integer.
-fn plain(number: &Number) -> Option<Number> {
+fn to_plain_integer(number: &Number) -> Option<Number> {
     let text = number.to_string();
     if !text.contains(['.', 'e', 'E']) {
         return None;
     }
     let text = without_exponent(&text)?;
-    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
-    if fraction.bytes().all(|digit| digit == b'0') { whole.parse().ok() } else { None }
+    let (integer, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    if fraction.bytes().all(|digit| digit == b'0') { integer.parse().ok() } else { None }
 }
 
 #[cfg(test)]
@@ -388,18 +388,18 @@ mod texts_tests {
 
     #[test]
     fn a_schema_lists_values_in_several_ways() {
-        let of = |property: Value| {
+        let values = |property: Value| {
             let root =
                 json!({ "properties": { "x": property }, "$defs": { "sky": { "enum": ["clear", "rain"] } } });
             InputSchema::new(root.as_object().unwrap()).unwrap().listed("x").join(" ")
         };
-        assert_eq!(of(json!({ "enum": ["a", 5, null, true] })), "a 5 true");
-        assert_eq!(of(json!({ "$ref": "#/$defs/sky" })), "clear rain");
-        assert_eq!(of(json!({ "oneOf": [{ "const": "a", "title": "A" }, { "const": "b" }] })), "a b");
-        assert_eq!(of(json!({ "type": "array", "items": { "$ref": "#/$defs/sky" } })), "clear rain");
-        assert_eq!(of(json!({ "type": "boolean" })), "true false");
-        assert_eq!(of(json!({ "type": "string" })), "");
-        assert_eq!(of(json!({ "$ref": "#/properties/x" })), "");
+        assert_eq!(values(json!({ "enum": ["a", 5, null, true] })), "a 5 true");
+        assert_eq!(values(json!({ "$ref": "#/$defs/sky" })), "clear rain");
+        assert_eq!(values(json!({ "oneOf": [{ "const": "a", "title": "A" }, { "const": "b" }] })), "a b");
+        assert_eq!(values(json!({ "type": "array", "items": { "$ref": "#/$defs/sky" } })), "clear rain");
+        assert_eq!(values(json!({ "type": "boolean" })), "true false");
+        assert_eq!(values(json!({ "type": "string" })), "");
+        assert_eq!(values(json!({ "$ref": "#/properties/x" })), "");
     }
 
     #[test]

@@ -143,8 +143,8 @@ impl Route {
     /// REST endpoints of the route: the configured endpoint, and `POST /tools/NAME` if the route is a tool.
     pub fn endpoints(&self) -> impl Iterator<Item = RestEndpoint> + '_ {
         let default = RestEndpoint { method: Method::POST, path: format!("/tools/{}", self.definition.name) };
-        let same = self.rest.as_ref() == Some(&default);
-        self.rest.clone().into_iter().chain((self.is_tool && !same).then_some(default))
+        let is_default = self.rest.as_ref() == Some(&default);
+        self.rest.clone().into_iter().chain((self.is_tool && !is_default).then_some(default))
     }
 
     /// Whether a call may have side effects: the request can do more than read, and the tool does not declare
@@ -176,8 +176,8 @@ impl FromStr for UpstreamName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-        let is_name = (1..=64).contains(&text.len()) && text.bytes().all(good);
+        let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        let is_name = (1..=64).contains(&text.len()) && text.bytes().all(is_valid);
         is_name.then(|| Self(text.into())).ok_or_else(|| {
             format!(
                 "{} is not a name for an upstream; use 1 to 64 ASCII letters, digits, `_` or `-`",
@@ -346,8 +346,8 @@ mod tests {
                 ("none".into(), JsonTemplate::Argument("none".into())),
             ],
         };
-        let given = json!({ "days": "3", "city": "Oslo" }).as_object().unwrap().clone();
-        let filled = call.fill(&given.into(), &input, None).unwrap();
+        let arguments = json!({ "days": "3", "city": "Oslo" }).as_object().unwrap().clone();
+        let filled = call.fill(&arguments.into(), &input, None).unwrap();
         assert_eq!(Value::Object(filled), json!({ "days": 3, "city": "oslo", "limit": 5 }));
         assert!(call.fill(&Arguments::default(), &input, None).is_err());
     }

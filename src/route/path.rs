@@ -72,27 +72,27 @@ impl PathTemplate {
     /// [`PathTemplateError`] for a string that does not begin with `/`, an unmatched brace, an invalid
     /// argument name, a character that must be encoded, or a path traversal.
     pub fn parse(text: &str) -> Result<Self, PathTemplateError> {
-        let wrong = |message: String| Err(PathTemplateError::new(message));
+        let invalid = |message: String| Err(PathTemplateError::new(message));
         if !text.starts_with('/') {
-            return wrong(format!("a path begins with `/`, found {}", quoted(text)));
+            return invalid(format!("a path begins with `/`, found {}", quoted(text)));
         }
         let parts = parse_parts(text)?;
-        let is_wrong = |c: &char| {
+        let is_invalid = |c: &char| {
             !c.is_ascii_graphic() || matches!(c, '?' | '#' | '"' | '<' | '>' | '\\' | '^' | '`' | '|')
         };
         for part in &parts {
             if let PathPart::Fixed(text) = part
-                && let Some(character) = text.chars().find(is_wrong)
+                && let Some(character) = text.chars().find(is_invalid)
             {
-                return wrong(format!("a path can't have {character:?}; write it percent-encoded"));
+                return invalid(format!("a path can't have {character:?}; write it percent-encoded"));
             }
         }
         if let Some(dots) = text.split('/').find(|segment| matches!(*segment, "." | "..")) {
-            return wrong(format!("a path can't have the segment `{dots}`"));
+            return invalid(format!("a path can't have the segment `{dots}`"));
         }
         if is_path_traversal(text) {
             let reason = "has a `..` segment or a NUL byte once a server decodes it";
-            return wrong(format!("the path `{text}` {reason}"));
+            return invalid(format!("the path `{text}` {reason}"));
         }
         Ok(Self { parts, is_sent_decoded: false })
     }
@@ -140,8 +140,8 @@ impl PathTemplate {
 /// Splits a template into fixed text and arguments.
 pub(super) fn parse_parts(text: &str) -> Result<Vec<PathPart>, PathTemplateError> {
     let (mut parts, mut rest) = (Vec::new(), text);
-    while let Some(open) = rest.find(['{', '}']) {
-        let braces = rest[open..].strip_prefix('{').and_then(|inner| inner.split_once('}'));
+    while let Some(brace_index) = rest.find(['{', '}']) {
+        let braces = rest[brace_index..].strip_prefix('{').and_then(|inner| inner.split_once('}'));
         let (name, after) = braces.ok_or_else(|| {
             PathTemplateError::new(format!("unmatched brace in `{text}`; write an argument as `{{name}}`"))
         })?;
@@ -149,8 +149,8 @@ pub(super) fn parse_parts(text: &str) -> Result<Vec<PathPart>, PathTemplateError
             let message = format!("`{{{name}}}` is not an argument name; use ASCII letters, digits and `_`");
             return Err(PathTemplateError::with_argument(message, name));
         }
-        if open > 0 {
-            parts.push(PathPart::Fixed(rest[..open].to_owned()));
+        if brace_index > 0 {
+            parts.push(PathPart::Fixed(rest[..brace_index].to_owned()));
         }
         parts.push(PathPart::Argument(name.to_owned()));
         rest = after;
@@ -171,8 +171,8 @@ pub(super) fn arguments_in(parts: &[PathPart]) -> impl Iterator<Item = &str> {
 
 /// Whether two hexadecimal digits follow each `%`.
 pub(super) fn is_percent_encoded(text: &str) -> bool {
-    let is_hex = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_hexdigit);
-    text.match_indices('%').all(|(at, _)| is_hex(at + 1) && is_hex(at + 2))
+    let is_hex = |index: usize| text.as_bytes().get(index).is_some_and(u8::is_ascii_hexdigit);
+    text.match_indices('%').all(|(index, _)| is_hex(index + 1) && is_hex(index + 2))
 }
 
 /// Converts a scalar argument to a string; an error names the argument.
@@ -231,23 +231,23 @@ impl QueryTemplate {
     pub fn parse(text: &str) -> Result<Self, PathTemplateError> {
         let mut parameters = Vec::new();
         let mut separator = '&';
-        for with_end in text.split_inclusive(['&', ';']) {
-            let parameter = with_end.trim_end_matches(['&', ';']);
-            let before = separator;
-            separator = if with_end.ends_with(';') { ';' } else { '&' };
+        for with_separator in text.split_inclusive(['&', ';']) {
+            let parameter = with_separator.trim_end_matches(['&', ';']);
+            let previous_separator = separator;
+            separator = if with_separator.ends_with(';') { ';' } else { '&' };
             if parameter.is_empty() {
                 continue;
             }
-            let value_starts = parameter.find('=').map_or(0, |equals| equals + 1);
-            let value_starts = if parameter[..value_starts].contains('{') { 0 } else { value_starts };
-            let (name, value) = parameter.split_at(value_starts);
+            let value_start = parameter.find('=').map_or(0, |equals| equals + 1);
+            let value_start = if parameter[..value_start].contains('{') { 0 } else { value_start };
+            let (name, value) = parameter.split_at(value_start);
             let mut value = parse_parts(value)?;
             for part in &mut value {
                 if let PathPart::Fixed(text) = part {
                     *text = encode_literal(text);
                 }
             }
-            parameters.push(Parameter { separator: before, name: encode_literal(name), value });
+            parameters.push(Parameter { separator: previous_separator, name: encode_literal(name), value });
         }
         Ok(Self { parameters })
     }
@@ -308,7 +308,7 @@ fn encode_literal(text: &str) -> String {
 }
 
 /// Number of times that a path may be percent-decoded: by the server, and again by programs behind it.
-const DECODINGS: usize = 3;
+const MAX_DECODINGS: usize = 3;
 
 /// Overlong UTF-8 encodings of `.`, `/` and `\`, which very old servers accept (RFC 3629, section 10).
 const OVERLONG: [(&[u8], u8); 6] = [
@@ -328,7 +328,7 @@ const OVERLONG: [(&[u8], u8); 6] = [
 /// end.
 pub fn is_path_traversal(path: &str) -> bool {
     let mut bytes = path.as_bytes().to_vec();
-    for _ in 0..DECODINGS {
+    for _ in 0..MAX_DECODINGS {
         if has_parent_segment_or_nul(&bytes) {
             return true;
         }
@@ -342,24 +342,24 @@ pub fn is_path_traversal(path: &str) -> bool {
 }
 
 fn has_parent_segment_or_nul(path: &[u8]) -> bool {
-    let is_up = |segment: &[u8]| {
+    let is_parent = |segment: &[u8]| {
         let name = segment.split(|byte| matches!(byte, b';' | b'?' | b'#')).next().unwrap_or_default();
         name.trim_ascii() == b".."
     };
-    path.contains(&0) || path.split(|byte| matches!(byte, b'/' | b'\\')).any(is_up)
+    path.contains(&0) || path.split(|byte| matches!(byte, b'/' | b'\\')).any(is_parent)
 }
 
 fn decode_overlong(bytes: &[u8]) -> Vec<u8> {
-    let mut short = Vec::with_capacity(bytes.len());
+    let mut decoded = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
     while let Some((&first, after)) = rest.split_first() {
         let overlong = OVERLONG.iter().find(|(long, _)| rest.starts_with(long));
         (rest, _) = match overlong {
-            Some((long, plain)) => (&rest[long.len()..], short.push(*plain)),
-            None => (after, short.push(first)),
+            Some((long, plain)) => (&rest[long.len()..], decoded.push(*plain)),
+            None => (after, decoded.push(first)),
         };
     }
-    short
+    decoded
 }
 
 /// Resolves the `Location` of a response against the URI of the request, as browsers do (WHATWG URL). `None`

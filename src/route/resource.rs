@@ -55,7 +55,8 @@ impl ResourceDefinition {
 
     /// Returns the entry for `resources/list` or `resources/templates/list`.
     pub fn to_json(&self) -> Map<String, Value> {
-        let annotations = self.annotations.as_ref().filter(|own| **own != Annotations::default());
+        let annotations =
+            self.annotations.as_ref().filter(|annotations| **annotations != Annotations::default());
         object_without_nones([
             (if self.uri.is_template() { "uriTemplate" } else { "uri" }, Some(self.uri.as_str().into())),
             ("name", Some(self.name.as_str().into())),
@@ -90,32 +91,32 @@ impl UriTemplate {
     /// [`PathTemplateError`] for a string that is too long or not a URI, an unmatched brace, an invalid or
     /// repeated argument name, or two arguments without text between them.
     pub fn parse(text: &str) -> Result<Self, PathTemplateError> {
-        let wrong = |message: String| Err(PathTemplateError::new(message));
-        let (found, most) = (text.len(), Self::MAX_BYTES);
-        if found > most {
-            return wrong(format!("the URI has {found} bytes, at most {most} are allowed"));
+        let invalid = |message: String| Err(PathTemplateError::new(message));
+        let (length, max) = (text.len(), Self::MAX_BYTES);
+        if length > max {
+            return invalid(format!("the URI has {length} bytes, at most {max} are allowed"));
         }
         let Some((_, rest)) = text.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
-            return wrong(format!("a URI begins with a scheme, such as `report:`, found {}", quoted(text)));
+            return invalid(format!("a URI begins with a scheme, such as `report:`, found {}", quoted(text)));
         };
         if matches!(rest, "" | "/" | "//") {
-            return wrong(format!("`{text}` has nothing after its scheme"));
+            return invalid(format!("`{text}` has nothing after its scheme"));
         }
         let parts = parse_parts(text)?;
-        let is_wrong =
+        let is_invalid =
             |c: &char| !c.is_ascii_graphic() || matches!(c, '"' | '<' | '>' | '\\' | '^' | '`' | '|');
-        if let Some(character) = text.chars().find(is_wrong) {
-            return wrong(format!("a URI can't have {character:?}; write it percent-encoded"));
+        if let Some(character) = text.chars().find(is_invalid) {
+            return invalid(format!("a URI can't have {character:?}; write it percent-encoded"));
         }
         if !is_percent_encoded(text) {
-            return wrong(format!("`{text}` has a `%` without two hexadecimal digits"));
+            return invalid(format!("`{text}` has a `%` without two hexadecimal digits"));
         }
         for (index, part) in parts.iter().enumerate() {
             let PathPart::Argument(name) = part else { continue };
-            if let Some(PathPart::Argument(before)) = parts[..index].last() {
-                return wrong(format!("`{{{before}}}` and `{{{name}}}` need text between them"));
+            if let Some(PathPart::Argument(previous)) = parts[..index].last() {
+                return invalid(format!("`{{{previous}}}` and `{{{name}}}` need text between them"));
             }
-            if arguments_in(&parts[..index]).any(|known| known == name) {
+            if arguments_in(&parts[..index]).any(|other| other == name) {
                 let message = format!("the argument `{name}` is in the URI twice");
                 return Err(PathTemplateError::with_argument(message, name));
             }
@@ -157,28 +158,28 @@ impl UriTemplate {
     ///
     /// If several matches are possible, arguments are as short as possible, from the left.
     pub fn arguments_of(&self, uri: &str) -> Option<Vec<(&str, String)>> {
-        let (mut found, mut rest, mut open) = (Vec::new(), uri, None);
+        let (mut found, mut rest, mut pending_name) = (Vec::new(), uri, None);
         for (index, part) in self.parts.iter().enumerate() {
-            match (part, open.take()) {
-                (PathPart::Argument(name), _) => open = Some(name.as_str()),
+            match (part, pending_name.take()) {
+                (PathPart::Argument(name), _) => pending_name = Some(name.as_str()),
                 (PathPart::Fixed(text), None) => rest = rest.strip_prefix(text.as_str())?,
                 // The last fixed text must be at the end of the URI. Earlier occurrences belong to the
                 // argument.
                 (PathPart::Fixed(text), Some(name)) if index + 1 == self.parts.len() => {
-                    found.push((name, decoded(rest.strip_suffix(text.as_str())?)?));
+                    found.push((name, decode_argument(rest.strip_suffix(text.as_str())?)?));
                     rest = "";
                 }
                 (PathPart::Fixed(text), Some(name)) => {
                     // An argument has at least one character.
                     let first = rest.chars().next()?.len_utf8();
                     let (value, after) = rest.split_at(first + rest[first..].find(text.as_str())?);
-                    found.push((name, decoded(value)?));
+                    found.push((name, decode_argument(value)?));
                     rest = &after[text.len()..];
                 }
             }
         }
-        if let Some(name) = open {
-            found.push((name, decoded(std::mem::take(&mut rest))?));
+        if let Some(name) = pending_name {
+            found.push((name, decode_argument(std::mem::take(&mut rest))?));
         }
         rest.is_empty().then_some(found)
     }
@@ -187,9 +188,9 @@ impl UriTemplate {
 /// Decodes an argument in a URI; `None` if it is empty, contains an unencoded `/`, `?`, `#` or control
 /// character or a `%` without two hexadecimal digits, or is not UTF-8. Other unencoded characters are
 /// accepted, because some clients send them.
-fn decoded(value: &str) -> Option<String> {
-    let good = !value.is_empty() && !value.contains(['/', '?', '#']) && !value.contains(char::is_control);
-    if !good || !is_percent_encoded(value) {
+fn decode_argument(value: &str) -> Option<String> {
+    let is_valid = !value.is_empty() && !value.contains(['/', '?', '#']) && !value.contains(char::is_control);
+    if !is_valid || !is_percent_encoded(value) {
         return None;
     }
     percent_decode_str(value).decode_utf8().ok().map(Into::into)

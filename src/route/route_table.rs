@@ -103,11 +103,12 @@ impl RouteTable {
             return self.uris.insert(uri.as_str().to_owned(), index);
         }
         let templates = &mut self.uri_templates;
-        if let Some((_, other)) = templates.iter().find(|(known, _)| known.shape() == uri.shape()) {
+        if let Some((_, other)) = templates.iter().find(|(template, _)| template.shape() == uri.shape()) {
             return Some(*other);
         }
-        let place = templates.partition_point(|(known, _)| known.literal_bytes() >= uri.literal_bytes());
-        templates.insert(place, (uri.clone(), index));
+        let position =
+            templates.partition_point(|(template, _)| template.literal_bytes() >= uri.literal_bytes());
+        templates.insert(position, (uri.clone(), index));
         None
     }
 
@@ -119,11 +120,12 @@ impl RouteTable {
         if let Ok(found) = self.endpoints.at_mut(path)
             && found.value.first().is_some_and(|(_, first)| has_path(*first))
         {
-            let taken = found.value.iter().find(|(taken, _)| *taken == method).map(|(_, other)| *other);
-            if taken.is_none() {
+            let owner =
+                found.value.iter().find(|(candidate, _)| *candidate == method).map(|(_, other)| *other);
+            if owner.is_none() {
                 found.value.push((method, index));
             }
-            return taken;
+            return owner;
         }
         let error = self.endpoints.insert(path, vec![(method, index)]).err()?;
         // The path pattern of the other route, looked up as a literal path, finds that route.

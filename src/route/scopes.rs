@@ -33,20 +33,20 @@ impl Scopes {
 
     /// Union of two sets.
     #[must_use]
-    pub fn union(&self, more: &Self) -> Self {
-        Self(Arc::new(&*self.0 | &*more.0))
+    pub fn union(&self, other: &Self) -> Self {
+        Self(Arc::new(&*self.0 | &*other.0))
     }
 
     /// Intersection of two sets.
     #[must_use]
-    pub fn intersection(&self, those: &Self) -> Self {
-        Self(Arc::new(&*self.0 & &*those.0))
+    pub fn intersection(&self, other: &Self) -> Self {
+        Self(Arc::new(&*self.0 & &*other.0))
     }
 
     /// Difference of two sets.
     #[must_use]
-    pub fn difference(&self, those: &Self) -> Self {
-        Self(Arc::new(&*self.0 - &*those.0))
+    pub fn difference(&self, other: &Self) -> Self {
+        Self(Arc::new(&*self.0 - &*other.0))
     }
 
     /// Scopes, sorted by name.
@@ -80,8 +80,8 @@ impl FromText for ScopeToken {
 }
 
 fn is_scope(name: &str) -> bool {
-    let fits = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5B | 0x5D..=0x7E);
-    (1..=Scopes::LENGTH_LIMIT).contains(&name.len()) && name.bytes().all(fits)
+    let is_allowed = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5B | 0x5D..=0x7E);
+    (1..=Scopes::LENGTH_LIMIT).contains(&name.len()) && name.bytes().all(is_allowed)
 }
 
 #[cfg(test)]
@@ -110,10 +110,10 @@ mod tests {
 
     #[test]
     fn a_scope_has_no_characters_that_break_a_header() {
-        for wrong in ["", "a b", "a\"b", "a\\b", "ä", "a\n", &"a".repeat(129)] {
+        for invalid in ["", "a b", "a\"b", "a\\b", "ä", "a\n", &"a".repeat(129)] {
             assert!(
-                ScopeToken::from_text(wrong).is_err() && Scopes::from_client([wrong]).is_empty(),
-                "{wrong:?}"
+                ScopeToken::from_text(invalid).is_err() && Scopes::from_client([invalid]).is_empty(),
+                "{invalid:?}"
             );
         }
     }

@@ -71,24 +71,24 @@ impl TraceContext {
 /// Whether a string is a valid `traceparent`, such as
 /// `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`. Later versions may append fields.
 fn is_parent(text: &str) -> bool {
-    let hex = |part: &str, length: usize| {
+    let is_hex = |part: &str, length: usize| {
         part.len() == length && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     };
     let is_nonzero = |part: &str| part.bytes().any(|byte| byte != b'0');
     let mut parts = text.splitn(5, '-');
     let mut next = || parts.next().unwrap_or_default();
     let (version, trace_id, parent_id, flags) = (next(), next(), next(), next());
-    let more = parts.next();
+    let extra_fields = parts.next();
     text.len() <= 256
-        && hex(version, 2)
+        && is_hex(version, 2)
         && version != "ff"
-        && hex(trace_id, 32)
+        && is_hex(trace_id, 32)
         && is_nonzero(trace_id)
-        && hex(parent_id, 16)
+        && is_hex(parent_id, 16)
         && is_nonzero(parent_id)
-        && hex(flags, 2)
-        && (more.is_none() || version != "00")
-        && more.is_none_or(|more| more.bytes().all(|byte| byte.is_ascii_graphic()))
+        && is_hex(flags, 2)
+        && (extra_fields.is_none() || version != "00")
+        && extra_fields.is_none_or(|fields| fields.bytes().all(|byte| byte.is_ascii_graphic()))
 }
 
 fn is_state(text: &str) -> bool {
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn an_invalid_trace_context_is_not_propagated() {
-        for wrong in [
+        for invalid in [
             "",
             "00",
             "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
@@ -117,7 +117,7 @@ mod tests {
             "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
             "cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-\r\nX: 1",
         ] {
-            assert_eq!(TraceContext::parse(wrong, None), None, "{wrong}");
+            assert_eq!(TraceContext::parse(invalid, None), None, "{invalid}");
         }
         assert!(TraceContext::parse(&PARENT.replacen("00", "cc", 1), None).is_some());
         assert!(TraceContext::parse(&format!("{}-more", PARENT.replacen("00", "cc", 1)), None).is_some());
@@ -135,11 +135,11 @@ mod tests {
         let other = TraceContext::parse(&PARENT.replace("4bf9", "0000"), None).unwrap();
         other.write(&mut headers);
         assert_eq!(headers["traceparent"], PARENT);
-        for wrong in ["a", "a=1\n", " ", &"a=1,".repeat(200)] {
+        for invalid in ["a", "a=1\n", " ", &"a=1,".repeat(200)] {
             assert_eq!(
-                TraceContext::parse(PARENT, Some(wrong)),
+                TraceContext::parse(PARENT, Some(invalid)),
                 TraceContext::parse(PARENT, None),
-                "{wrong}"
+                "{invalid}"
             );
         }
         let with_tab = TraceContext::parse(PARENT, Some("a=1,\tb=2")).unwrap();

@@ -58,7 +58,7 @@ pub struct App {
     lists: DiscoveredLists,
     discovered: (mpsc::Sender<Discovered>, mpsc::Receiver<Discovered>),
     /// The configuration at startup, without its routes. Settings that need a restart are compared with it.
-    first: Loaded,
+    startup: Loaded,
 }
 
 /// Maximum number of fetched MCP lists that wait to become active.
@@ -108,8 +108,8 @@ impl App {
             let help = "Expiry of a certificate of the configuration, in seconds since 1970";
             let family = reading.gauge("glossator_certificate_expiry_timestamp_seconds", help);
             for CertificateExpiry { setting, at } in &**current.load() {
-                let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-                family.add(&[("setting", setting.as_str())], since.as_secs());
+                let since_epoch = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                family.add(&[("setting", setting.as_str())], since_epoch.as_secs());
             }
         });
         Ok(Self {
@@ -126,7 +126,7 @@ impl App {
             active,
             lists,
             discovered: mpsc::channel(DISCOVERED_LIMIT),
-            first: Loaded { routes: Arc::default(), ..loaded.clone() },
+            startup: Loaded { routes: Arc::default(), ..loaded.clone() },
         })
     }
 
@@ -219,10 +219,10 @@ impl App {
         if has_new_access {
             authenticator.replace(access(loaded));
         }
-        if let (Some(now), Some(tls)) = (&self.tls, &loaded.server.tls)
-            && **now.load() != *tls
+        if let (Some(current_tls), Some(tls)) = (&self.tls, &loaded.server.tls)
+            && **current_tls.load() != *tls
         {
-            now.store(Arc::new(tls.clone()));
+            current_tls.store(Arc::new(tls.clone()));
         }
         self.expiries.store(Arc::new(loaded.certificates.clone()));
         self.gateway.replace(snapshot);
@@ -232,13 +232,13 @@ impl App {
                 self.gateway.publish(change);
             }
         }
-        Ok(restart_differences(&self.first, loaded))
+        Ok(restart_differences(&self.startup, loaded))
     }
 
     /// Runs the application. One task fetches the first lists of MCP servers, and keeps the configuration and
     /// the lists current; other tasks export telemetry.
     pub fn run(mut self, reloader: Option<Reloader>) -> RunningApp {
-        let exporter = Exporter::start(&self.first.telemetry, self.spans.take(), &self.meters);
+        let exporter = Exporter::start(&self.startup.telemetry, self.spans.take(), &self.meters);
         let stop = CancellationToken::new();
         RunningApp { task: tokio::spawn(self.keep_current(reloader, stop.clone())), stop, exporter }
     }
@@ -317,23 +317,23 @@ struct Active {
 /// An upstream with its runtime state.
 #[derive(Debug, Clone)]
 struct BoundUpstream {
-    file: ParsedUpstream,
+    parsed: ParsedUpstream,
     policies: Arc<UpstreamPolicies>,
     /// The task that polls the lists of an MCP server; `None` for other upstreams, and before it starts.
     discovery: Option<Arc<AbortOnDropHandle<()>>>,
 }
 
 impl Active {
-    /// Binds the routes and upstreams of a configuration. Upstreams that are unchanged since `before` are
+    /// Binds the routes and upstreams of a configuration. Upstreams that are unchanged since `previous` are
     /// reused.
-    fn new(loaded: &Loaded, before: Option<&Self>, shared: Option<&SharedStore>) -> Self {
-        let bind = |file: &ParsedUpstream| {
-            let name = file.settings.name().clone();
-            let existing = before
-                .and_then(|before| before.upstreams.get(&name))
-                .filter(|bound| bound.file.policy == file.policy && bound.file.settings == file.settings);
+    fn new(loaded: &Loaded, previous: Option<&Self>, shared: Option<&SharedStore>) -> Self {
+        let bind = |parsed: &ParsedUpstream| {
+            let name = parsed.settings.name().clone();
+            let existing = previous.and_then(|previous| previous.upstreams.get(&name)).filter(|bound| {
+                bound.parsed.policy == parsed.policy && bound.parsed.settings == parsed.settings
+            });
             let bound = existing
-                .map_or_else(|| BoundUpstream::new(file, shared), |existing| existing.with_lists(file));
+                .map_or_else(|| BoundUpstream::new(parsed, shared), |existing| existing.with_lists(parsed));
             (name, bound)
         };
         Self { loaded: loaded.clone(), upstreams: loaded.upstreams.iter().map(bind).collect() }
@@ -345,15 +345,16 @@ impl Active {
     }
 
     /// Starts to poll the MCP servers that are not polled yet.
-    fn poll_lists(&mut self, known: &DiscoveredLists, discovered: &mpsc::Sender<Discovered>) {
+    fn poll_lists(&mut self, lists: &DiscoveredLists, discovered: &mpsc::Sender<Discovered>) {
         for (name, bound) in &mut self.upstreams {
             if let (Some(upstream), None) = (bound.policies.upstream.mcp(), &bound.discovery) {
-                let interval = bound.file.tools.clone().unwrap_or_default().refresh_interval;
-                let wanted = (bound.file.wanted_lists(), interval);
+                let interval = bound.parsed.tools.clone().unwrap_or_default().refresh_interval;
+                let requested = (bound.parsed.wanted_lists(), interval);
                 // The known lists may come from an earlier server of that name: `poll` fetches them again at
                 // once.
-                let known = known.by_upstream.get(name).cloned();
-                let polling = tokio::spawn(poll(upstream.clone(), wanted, known, discovered.clone()));
+                let known_lists = lists.by_upstream.get(name).cloned();
+                let polling =
+                    tokio::spawn(poll(upstream.clone(), requested, known_lists, discovered.clone()));
                 bound.discovery = Some(Arc::new(AbortOnDropHandle::new(polling)));
             }
         }
@@ -362,20 +363,20 @@ impl Active {
     /// Creates a snapshot of this configuration with the lists of MCP servers. It shares metrics and caches
     /// with the snapshot before it, and the policy state of each route whose upstream and settings are the
     /// same.
-    fn snapshot(&self, lists: &mut DiscoveredLists, before: &SnapshotParts) -> Result<Snapshot, Conflict> {
+    fn snapshot(&self, lists: &mut DiscoveredLists, previous: &SnapshotParts) -> Result<Snapshot, Conflict> {
         let Loaded { importer, prompts, passthrough, .. } = &self.loaded;
         let (table, routes) = lists.table(importer, &self.loaded.routes)?;
         let (proxied, proxy_routes) = lists.proxied(importer, &table, prompts);
-        let (upstreams, store) = (&self.upstreams, &before.policies.store);
-        let route_policies = |file: &CompiledRoute| {
-            let name = &file.route.definition.name;
-            let upstream = &upstreams.get(&file.route.upstream)?.policies;
+        let (upstreams, store) = (&self.upstreams, &previous.policies.store);
+        let route_policies = |compiled: &CompiledRoute| {
+            let name = &compiled.route.definition.name;
+            let upstream = &upstreams.get(&compiled.route.upstream)?.policies;
             let is_same = |old: &&Arc<RoutePolicies>| {
-                Arc::ptr_eq(&old.upstream, upstream) && old.settings == file.policy
+                Arc::ptr_eq(&old.upstream, upstream) && old.settings == compiled.policy
             };
-            let existing = before.policies.routes.get(name).filter(is_same).cloned();
-            let new = || RoutePolicies::new(upstream.clone(), name, file.policy, store);
-            Some((name.clone(), existing.unwrap_or_else(new)))
+            let existing = previous.policies.routes.get(name).filter(is_same).cloned();
+            let create = || RoutePolicies::new(upstream.clone(), name, compiled.policy, store);
+            Some((name.clone(), existing.unwrap_or_else(create)))
         };
         let policies = Policies {
             upstreams: upstreams.iter().map(|(name, bound)| (name.clone(), bound.policies.clone())).collect(),
@@ -386,15 +387,18 @@ impl Active {
             bound.policies.upstream.mcp().is_some() && !lists.by_upstream.contains_key(name)
         };
         let awaited: Vec<_> = upstreams.iter().filter(|(name, bound)| is_awaited(*name, bound)).collect();
-        let files = || awaited.iter().map(|(_, bound)| &bound.file);
+        let parsed_upstreams = || awaited.iter().map(|(_, bound)| &bound.parsed);
         let awaited = AwaitedLists {
             servers: awaited.iter().map(|(name, _)| UpstreamName::clone(name)).collect(),
-            tools: files().filter_map(|file| file.tools.as_ref()).map(ToolRules::possible_names).collect(),
-            prompts: files()
-                .filter_map(|file| file.prompts.as_ref())
+            tools: parsed_upstreams()
+                .filter_map(|parsed| parsed.tools.as_ref())
+                .map(ToolRules::possible_names)
+                .collect(),
+            prompts: parsed_upstreams()
+                .filter_map(|parsed| parsed.prompts.as_ref())
                 .map(NameRules::possible_names)
                 .collect(),
-            resources: files().any(|file| file.resources.is_some()),
+            resources: parsed_upstreams().any(|parsed| parsed.resources.is_some()),
         };
         let passthrough = passthrough.as_ref().and_then(|(name, settings)| {
             Passthrough::new(upstreams.get(name)?.policies.clone(), settings.clone())
@@ -405,29 +409,30 @@ impl Active {
             proxied,
             awaited,
             passthrough,
-            meters: before.meters.clone(),
-            tracing: before.tracing.clone(),
-            upstream_buffer: before.upstream_buffer.clone(),
+            meters: previous.meters.clone(),
+            tracing: previous.tracing.clone(),
+            upstream_buffer: previous.upstream_buffer.clone(),
         };
         Ok(Snapshot::new(table, parts))
     }
 }
 
 impl BoundUpstream {
-    fn new(file: &ParsedUpstream, shared: Option<&SharedStore>) -> Self {
-        let upstream = Upstream::new(file.settings.clone());
+    fn new(parsed: &ParsedUpstream, shared: Option<&SharedStore>) -> Self {
+        let upstream = Upstream::new(parsed.settings.clone());
         let sharing =
-            shared.map(|store| ReplicaSharing { store: store.clone(), identity: file.fingerprint.clone() });
-        let policies = UpstreamPolicies::new(upstream, file.policy, sharing);
-        Self { file: file.clone(), policies, discovery: None }
+            shared.map(|store| ReplicaSharing { store: store.clone(), identity: parsed.fingerprint.clone() });
+        let policies = UpstreamPolicies::new(upstream, parsed.policy, sharing);
+        Self { parsed: parsed.clone(), policies, discovery: None }
     }
 
     /// Copies the upstream with new list rules. If these or the poll interval have changed, polling starts
     /// again.
-    fn with_lists(&self, file: &ParsedUpstream) -> Self {
-        let is_same = self.file.tools == file.tools && self.file.wanted_lists() == file.wanted_lists();
+    fn with_lists(&self, parsed: &ParsedUpstream) -> Self {
+        let is_same =
+            self.parsed.tools == parsed.tools && self.parsed.wanted_lists() == parsed.wanted_lists();
         let discovery = self.discovery.clone().filter(|_| is_same);
-        Self { file: file.clone(), discovery, ..self.clone() }
+        Self { parsed: parsed.clone(), discovery, ..self.clone() }
     }
 }
 

@@ -101,7 +101,7 @@ impl ConnectionServer {
         let max_wait = self.settings.header_timeout.min(HANDSHAKE_TIMEOUT);
         let handshake = tokio::select! {
             handshake = timeout(max_wait, tls.accept(stream)) => handshake,
-            () = self.draining(&activity) => return,
+            () = self.wait_until_draining(&activity) => return,
         };
         let stream = match handshake {
             Ok(Ok(stream)) => stream,
@@ -126,16 +126,16 @@ impl ConnectionServer {
         let connection = Arc::new(connection);
         let service = service_fn(|request| self.serve_request(request, &connection, &activity));
         if version == Version::HTTP_2 {
-            let served = http2::Builder::new(TokioExecutor::new())
+            let http_connection = http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
                 .max_header_list_size(HEAD_LIMIT_BYTES as u32)
                 .max_concurrent_streams(STREAM_LIMIT)
                 .serve_connection(TokioIo::new(stream), service);
-            self.drive(pin!(served), Some(self.settings.write_timeout), peer, &activity).await;
+            self.drive(pin!(http_connection), Some(self.settings.write_timeout), peer, &activity).await;
         } else {
             let (reader, writer) = split(stream);
             let stream = join(LineEnds::new(reader, activity.clone()), writer);
-            let served = http1::Builder::new()
+            let http_connection = http1::Builder::new()
                 // The header timeout of the HTTP library does not distinguish an idle connection from one
                 // with incomplete headers.
                 .header_read_timeout(None)
@@ -145,7 +145,7 @@ impl ConnectionServer {
             // No timeout per part: with one response at a time, the write timeout of the stream suffices. The
             // library also polls the next part while several parts are unwritten, and a slow client may need
             // longer than the timeout to read all of them.
-            self.drive(pin!(served), None, peer, &activity).await;
+            self.drive(pin!(http_connection), None, peer, &activity).await;
         }
     }
 
@@ -164,14 +164,14 @@ impl ConnectionServer {
             self.settings;
         let is_idle = tokio::select! {
             biased;
-            ended = connection.as_mut() => return log_end(ended, peer),
+            result = connection.as_mut() => return log_end(result, peer),
             timed_out = activity.timed_out(header_timeout, keepalive_timeout, part_timeout) => {
                 if timed_out == ConnectionTimeout::Headers {
                     return debug!(peer = peer.map(display), "closing a connection with incomplete headers");
                 }
                 true
             }
-            () = self.draining(activity) => false,
+            () = self.wait_until_draining(activity) => false,
         };
         connection.as_mut().graceful_shutdown();
         // Written bytes are still sent. A client that reads none of them is disconnected.
@@ -193,7 +193,7 @@ impl ConnectionServer {
         };
         tokio::select! {
             biased;
-            ended = connection => log_end(ended, peer),
+            result = connection => log_end(result, peer),
             () = abandoned => {}
             () = self.shutdown.reached(Shutdown::Closed) => {}
         }
@@ -201,7 +201,7 @@ impl ConnectionServer {
 
     /// Waits until the shutdown has begun to close connections; on a connection without a request so far,
     /// [`FIRST_REQUEST_TIMEOUT`] longer.
-    async fn draining(&self, activity: &Activity) {
+    async fn wait_until_draining(&self, activity: &Activity) {
         self.shutdown.draining().await;
         // The first request of the connection may be under way.
         if activity.is_unused() {
@@ -217,7 +217,7 @@ impl ConnectionServer {
         connection: &Arc<inbound::Connection>,
         activity: &Activity,
     ) -> impl Future<Output = Result<Response<Body>, Infallible>> + use<> {
-        let open = activity.begin_request();
+        let active_request = activity.begin_request();
         let is_http2 = request.version() == Version::HTTP_2;
         let mut request = request.map(|body| activity.watch_request_body(body));
         set_host_header(&mut request);
@@ -227,7 +227,7 @@ impl ConnectionServer {
         async move {
             let mut response = responding.await;
             if is_http2 {
-                return Ok(open.watch_response_body(response));
+                return Ok(active_request.watch_response_body(response));
             }
             if shutdown.stage() > Shutdown::Serving {
                 // The client or load balancer then opens a new connection for its next request, to the
@@ -238,13 +238,13 @@ impl ConnectionServer {
                 yield_before_write().await;
                 return Ok(response);
             }
-            Ok(open.watch_response_body(response))
+            Ok(active_request.watch_response_body(response))
         }
     }
 }
 
-fn log_end(ended: hyper::Result<()>, peer: Option<SocketAddr>) {
-    if let Err(error) = ended {
+fn log_end(result: hyper::Result<()>, peer: Option<SocketAddr>) {
+    if let Err(error) = result {
         debug!(peer = peer.map(display), error = %ErrorChain(&error), "connection ended early");
     }
 }
@@ -258,7 +258,7 @@ fn set_host_header(request: &mut Request<Body>) {
         // The authority of a `CONNECT` request is the target of a tunnel.
         return;
     }
-    let is_named = |named: &HeaderValue| named.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes());
+    let is_named = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes());
     let headers = request.headers();
     let is_known = headers.contains_key(header::HOST) && headers.get_all(header::HOST).iter().all(is_named);
     if !is_known && let Ok(host) = HeaderValue::from_str(authority.as_str()) {

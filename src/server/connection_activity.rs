@@ -123,7 +123,7 @@ impl Activity {
         let poll_interval = write_timeout.map_or(header_timeout, |timeout| timeout.min(header_timeout));
         loop {
             let now = Instant::now();
-            let (at, timed_out) = {
+            let (deadline, timed_out) = {
                 let state = self.state();
                 let idle_since = if state.open == 0 { state.idle_since } else { now };
                 let stalled_since = state.waiting.values().min().zip(write_timeout);
@@ -134,17 +134,17 @@ impl Activity {
                     Some(since) => (since.max(idle_since) + header_timeout, ConnectionTimeout::Headers),
                     None => (idle_since + idle_timeout, ConnectionTimeout::Idle),
                 };
-                match stalled_at.filter(|at| *at < idle_at) {
+                match stalled_at.filter(|time| *time < idle_at) {
                     Some(stalled_at) => (stalled_at, ConnectionTimeout::Idle),
                     None => (idle_at, timed_out),
                 }
             };
-            // Headers or parts that begin to wait during the sleep do not time out before `next`.
-            let next = at.min(now + poll_interval);
-            if next <= now {
+            // Headers or parts that begin to wait during the sleep do not time out before `next_check`.
+            let next_check = deadline.min(now + poll_interval);
+            if next_check <= now {
                 return timed_out;
             }
-            sleep_until(next).await;
+            sleep_until(next_check).await;
         }
     }
 
@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
-    const LONG: usize = 5 * PART_BYTES + 1;
+    const LONG_BYTES: usize = 5 * PART_BYTES + 1;
 
     /// A body of unknown length: its parts, from the last to the first. Without any, it never ends.
     struct Events(Option<Vec<Bytes>>);
@@ -355,12 +355,12 @@ mod tests {
         }
     }
 
-    fn long() -> Bytes {
-        vec![b'a'; LONG].into()
+    fn long_body() -> Bytes {
+        vec![b'a'; LONG_BYTES].into()
     }
 
     fn setup() -> (Arc<ResponseBuffer>, Activity) {
-        let buffer = ResponseBuffer::new(LONG, None);
+        let buffer = ResponseBuffer::new(LONG_BYTES, None);
         (buffer.clone(), Activity::new(&buffer))
     }
 
@@ -382,36 +382,36 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn headers_that_have_begun_have_a_timeout_of_their_own() {
         let (_, activity) = setup();
-        let ended = async || {
+        let wait_for_timeout = async || {
             let started = Instant::now();
             (activity.timed_out(10 * SECOND, 60 * SECOND, None).await, started.elapsed())
         };
-        assert_eq!(ended().await, (ConnectionTimeout::Idle, 60 * SECOND));
+        assert_eq!(wait_for_timeout().await, (ConnectionTimeout::Idle, 60 * SECOND));
         activity.set_reading_headers(true);
-        assert_eq!(ended().await, (ConnectionTimeout::Headers, 10 * SECOND));
+        assert_eq!(wait_for_timeout().await, (ConnectionTimeout::Headers, 10 * SECOND));
         activity.set_reading_headers(false);
         let request = activity.begin_request();
-        tokio::time::timeout(1000 * SECOND, ended()).await.unwrap_err();
+        tokio::time::timeout(1000 * SECOND, wait_for_timeout()).await.unwrap_err();
         // The headers of the next request, whose time begins when they are read.
         activity.set_reading_headers(true);
-        tokio::time::timeout(1000 * SECOND, ended()).await.unwrap_err();
+        tokio::time::timeout(1000 * SECOND, wait_for_timeout()).await.unwrap_err();
         drop(request);
-        assert_eq!(ended().await, (ConnectionTimeout::Headers, 10 * SECOND));
+        assert_eq!(wait_for_timeout().await, (ConnectionTimeout::Headers, 10 * SECOND));
         activity.set_reading_headers(false);
         drop(activity.begin_request());
         let beginning = async {
             tokio::time::sleep(55 * SECOND).await;
             activity.set_reading_headers(true);
         };
-        assert_eq!(tokio::join!(ended(), beginning).0, (ConnectionTimeout::Headers, 65 * SECOND));
+        assert_eq!(tokio::join!(wait_for_timeout(), beginning).0, (ConnectionTimeout::Headers, 65 * SECOND));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_with_a_request_stays_open_unless_its_response_is_not_read() {
         let (_, activity) = setup();
         let request = activity.begin_request();
-        let waits = tokio::time::timeout(1000 * SECOND, ends_after(&activity)).await;
-        waits.unwrap_err();
+        let result = tokio::time::timeout(1000 * SECOND, ends_after(&activity)).await;
+        result.unwrap_err();
         let response = request.watch_response_body(Response::new(Body::from("answer")));
         assert_eq!(ends_after(&activity).await, 30 * SECOND);
         let over_http1 = activity.timed_out(10 * SECOND, 60 * SECOND, None);
@@ -431,23 +431,26 @@ mod tests {
     #[tokio::test]
     async fn a_long_answer_counts_until_it_is_written() {
         let (buffer, activity) = setup();
-        let mut body = respond(&activity, Body::from(long()));
-        assert_eq!((buffer.buffered_bytes(), body.size_hint().exact()), (LONG, Some(LONG as u64)));
+        let mut body = respond(&activity, Body::from(long_body()));
+        assert_eq!(
+            (buffer.buffered_bytes(), body.size_hint().exact()),
+            (LONG_BYTES, Some(LONG_BYTES as u64))
+        );
         let mut parts = Vec::new();
         while !body.is_end_stream() {
             let part = body.frame().await.unwrap().unwrap().into_data().unwrap();
             assert!(part.len() <= PART_BYTES);
             parts.push(part);
-            let left = LONG - parts.iter().map(Bytes::len).sum::<usize>();
-            assert_eq!(body.size_hint().exact(), Some(left as u64));
+            let remaining = LONG_BYTES - parts.iter().map(Bytes::len).sum::<usize>();
+            assert_eq!(body.size_hint().exact(), Some(remaining as u64));
         }
         assert_eq!(parts.len(), 6);
         assert!(body.frame().await.is_none());
         drop(body);
-        assert_eq!(buffer.buffered_bytes(), LONG, "the connection has it");
+        assert_eq!(buffer.buffered_bytes(), LONG_BYTES, "the connection has it");
         assert_eq!(activity.idle_since(), None, "the request is not over");
         parts.remove(0);
-        assert_eq!(buffer.buffered_bytes(), LONG - PART_BYTES);
+        assert_eq!(buffer.buffered_bytes(), LONG_BYTES - PART_BYTES);
         drop(parts);
         assert!(buffer.buffered_bytes() == 0 && activity.idle_since().is_some());
     }
@@ -455,9 +458,9 @@ mod tests {
     #[tokio::test]
     async fn bytes_of_a_dropped_response_are_released() {
         let (buffer, activity) = setup();
-        drop(respond(&activity, Body::from(long())));
+        drop(respond(&activity, Body::from(long_body())));
         assert_eq!(buffer.buffered_bytes(), 0, "as for `HEAD`");
-        let mut body = respond(&activity, Body::from(long()));
+        let mut body = respond(&activity, Body::from(long_body()));
         body.frame().await.unwrap().unwrap();
         drop(body);
         assert_eq!(buffer.buffered_bytes(), 0, "as when it is broken off");
@@ -467,23 +470,23 @@ mod tests {
     async fn short_and_streamed_responses_are_not_counted() {
         let (buffer, activity) = setup();
         let _short = respond(&activity, Body::from(vec![b'a'; SHORT_BYTES]));
-        let mut streamed = Response::new(Body::from(long()));
+        let mut streamed = Response::new(Body::from(long_body()));
         StreamedPassthrough::mark(&mut streamed);
         let mut streamed = activity.begin_request().watch_response_body(streamed).into_body();
         assert_eq!(buffer.buffered_bytes(), 0);
         let _part = streamed.frame().await.unwrap().unwrap();
-        assert_eq!(buffer.buffered_bytes(), LONG, "but a part that has arrived is counted");
+        assert_eq!(buffer.buffered_bytes(), LONG_BYTES, "but a part that has arrived is counted");
     }
 
     #[tokio::test]
     async fn long_events_of_a_stream_are_counted() {
         let (buffer, activity) = setup();
-        let events = Body::new(Events(Some(vec![long(), Bytes::from_static(b"short")])));
+        let events = Body::new(Events(Some(vec![long_body(), Bytes::from_static(b"short")])));
         let mut body = respond(&activity, events);
         body.frame().await.unwrap().unwrap();
         assert_eq!(buffer.buffered_bytes(), 0);
         let _part = body.frame().await.unwrap().unwrap();
-        assert_eq!(buffer.buffered_bytes(), LONG);
+        assert_eq!(buffer.buffered_bytes(), LONG_BYTES);
         assert!(respond(&activity, Body::new(Empty::new())).is_end_stream());
     }
 }

@@ -36,7 +36,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct ResponseBuffer {
     buffered_bytes: AtomicUsize,
     limit_bytes: usize,
-    is_over: Notify,
+    over_limit: Notify,
     /// The buffer of the upstream responses. The bytes that clients have not read are charged to it as well.
     upstream_buffer: Option<UpstreamBuffer>,
 }
@@ -45,8 +45,8 @@ impl ResponseBuffer {
     /// Creates a buffer of `limit_bytes`, but of at most half of the upstream buffer, if there is one. The
     /// other half remains for clients that read their responses.
     pub(super) fn new(limit_bytes: usize, upstream_buffer: Option<UpstreamBuffer>) -> Arc<Self> {
-        let (buffered_bytes, is_over) = (AtomicUsize::new(0), Notify::new());
-        Arc::new(Self { buffered_bytes, limit_bytes, is_over, upstream_buffer })
+        let (buffered_bytes, over_limit) = (AtomicUsize::new(0), Notify::new());
+        Arc::new(Self { buffered_bytes, limit_bytes, over_limit, upstream_buffer })
     }
 
     pub(super) fn charge(&self, bytes: usize) {
@@ -54,8 +54,8 @@ impl ResponseBuffer {
             buffer.charge(bytes);
         }
         self.buffered_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if self.over_bytes() > 0 {
-            self.is_over.notify_one();
+        if self.excess_bytes() > 0 {
+            self.over_limit.notify_one();
         }
     }
 
@@ -75,7 +75,7 @@ impl ResponseBuffer {
         half.map_or(self.limit_bytes, |half| self.limit_bytes.min(half))
     }
 
-    fn over_bytes(&self) -> usize {
+    fn excess_bytes(&self) -> usize {
         self.buffered_bytes().saturating_sub(self.limit_bytes())
     }
 }
@@ -107,13 +107,13 @@ impl ConnectionLimiter {
     }
 
     /// Acquires a slot for a client that is already connected, and closes idle connections if all slots are
-    /// occupied. `logged` is the time of the last log line about occupied slots.
-    pub(super) async fn slot(&self, logged: &mut Option<Instant>) -> ConnectionSlot {
+    /// occupied. `logged_at` is the time of the last log line about occupied slots.
+    pub(super) async fn slot(&self, logged_at: &mut Option<Instant>) -> ConnectionSlot {
         let permit = loop {
             if let Ok(permit) = self.slots.clone().try_acquire_owned() {
                 break permit;
             }
-            if take_log_turn(logged, LOG_INTERVAL) {
+            if take_log_turn(logged_at, LOG_INTERVAL) {
                 let connections = self.limit;
                 warn!(connections, "connection limit reached: closing idle connections");
             }
@@ -142,13 +142,13 @@ impl ConnectionLimiter {
     /// Enforces the limit of the response buffer: closes connections that have read nothing for at least
     /// `stalled_for`.
     pub(super) async fn limit_responses(self, stalled_for: Duration) {
-        let mut logged: Option<Instant> = None;
+        let mut logged_at: Option<Instant> = None;
         loop {
-            while self.buffer.over_bytes() == 0 {
-                self.buffer.is_over.notified().await;
+            while self.buffer.excess_bytes() == 0 {
+                self.buffer.over_limit.notified().await;
             }
             let connections = self.close_slow_readers(stalled_for);
-            if connections > 0 && take_log_turn(&mut logged, LOG_INTERVAL) {
+            if connections > 0 && take_log_turn(&mut logged_at, LOG_INTERVAL) {
                 let (buffered_bytes, limit_bytes) = (self.buffer.buffered_bytes(), self.buffer.limit_bytes());
                 warn!(
                     connections,
@@ -180,14 +180,14 @@ impl ConnectionLimiter {
             return 0;
         }
         stalled.sort_unstable_by_key(|(since, ..)| *since);
-        let (mut over_bytes, mut closed) = (self.buffer.over_bytes(), 0);
+        let (mut excess_bytes, mut closed) = (self.buffer.excess_bytes(), 0);
         for (_, bytes, activity) in stalled {
-            if over_bytes == 0 {
+            if excess_bytes == 0 {
                 break;
             }
             activity.state().must_close = true;
             activity.close.notify_one();
-            over_bytes = over_bytes.saturating_sub(bytes);
+            excess_bytes = excess_bytes.saturating_sub(bytes);
             closed += 1;
         }
         closed
@@ -195,11 +195,11 @@ impl ConnectionLimiter {
 }
 
 /// Whether to log again: the first time, and then every `interval`. If so, stores the current time in
-/// `logged`.
-pub(super) fn take_log_turn(logged: &mut Option<Instant>, interval: Duration) -> bool {
-    let is_due = logged.is_none_or(|last| last.elapsed() >= interval);
+/// `logged_at`.
+pub(super) fn take_log_turn(logged_at: &mut Option<Instant>, interval: Duration) -> bool {
+    let is_due = logged_at.is_none_or(|last| last.elapsed() >= interval);
     if is_due {
-        *logged = Some(Instant::now());
+        *logged_at = Some(Instant::now());
     }
     is_due
 }
@@ -240,22 +240,22 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_longest_idle_connection_is_closed() {
         let limiter = limiter(3, 1);
-        let mut logged = None;
-        let busy = limiter.slot(&mut logged).await;
+        let mut logged_at = None;
+        let busy = limiter.slot(&mut logged_at).await;
         let request = busy.activity.begin_request();
         tokio::time::advance(Duration::from_secs(1)).await;
-        let old = limiter.slot(&mut logged).await;
+        let old = limiter.slot(&mut logged_at).await;
         tokio::time::advance(Duration::from_secs(1)).await;
-        let young = limiter.slot(&mut logged).await;
-        assert_eq!((limiter.slots.available_permits(), logged), (0, None));
+        let young = limiter.slot(&mut logged_at).await;
+        assert_eq!((limiter.slots.available_permits(), logged_at), (0, None));
         let leaving = async {
             old.close_requested().await;
             drop(old);
         };
-        let (slot, ()) = tokio::join!(limiter.slot(&mut logged), leaving);
-        assert!(logged.is_some());
-        for stays in [&busy, &young] {
-            timeout(Duration::from_secs(9), stays.close_requested()).await.unwrap_err();
+        let (slot, ()) = tokio::join!(limiter.slot(&mut logged_at), leaving);
+        assert!(logged_at.is_some());
+        for connection in [&busy, &young] {
+            timeout(Duration::from_secs(9), connection.close_requested()).await.unwrap_err();
         }
         drop((request, busy, young, slot));
         assert!(limiter.connections.lock().is_empty() && limiter.slots.available_permits() == 3);
@@ -264,16 +264,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_new_connection_waits_while_all_others_are_active() {
         let limiter = limiter(1, 1);
-        let mut logged = None;
-        let slot = limiter.slot(&mut logged).await;
+        let mut logged_at = None;
+        let slot = limiter.slot(&mut logged_at).await;
         let request = slot.activity.begin_request();
-        timeout(Duration::from_secs(9), limiter.slot(&mut logged)).await.unwrap_err();
+        timeout(Duration::from_secs(9), limiter.slot(&mut logged_at)).await.unwrap_err();
         drop(request);
         let leaving = async {
             slot.close_requested().await;
             drop(slot);
         };
-        tokio::join!(limiter.slot(&mut logged), leaving);
+        tokio::join!(limiter.slot(&mut logged_at), leaving);
     }
 
     /// Body of a response that the client does not read.
@@ -286,11 +286,11 @@ mod tests {
     async fn the_slowest_reader_of_long_responses_is_disconnected() {
         const LONG: usize = 1 << 20;
         let limiter = limiter(9, 5 * LONG);
-        let mut logged = None;
+        let mut logged_at = None;
         let slots = [
-            limiter.slot(&mut logged).await,
-            limiter.slot(&mut logged).await,
-            limiter.slot(&mut logged).await,
+            limiter.slot(&mut logged_at).await,
+            limiter.slot(&mut logged_at).await,
+            limiter.slot(&mut logged_at).await,
         ];
         let [old, reader, young] = &slots;
         let _limit = tokio::spawn({
@@ -298,9 +298,9 @@ mod tests {
             async move { limiter.limit_responses(Duration::from_secs(1)).await }
         });
         let untouched = unread(old, LONG);
-        let mut read = unread(reader, 4 * LONG);
+        let mut read_body = unread(reader, 4 * LONG);
         let _reading = tokio::spawn(async move {
-            while read.frame().await.is_some() {
+            while read_body.frame().await.is_some() {
                 sleep(Duration::from_millis(500)).await;
             }
         });
@@ -324,8 +324,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_long_response_is_allowed_and_many_on_one_connection_are_not() {
-        let (limiter, mut logged) = (limiter(9, 1), None);
-        let slot = limiter.slot(&mut logged).await;
+        let (limiter, mut logged_at) = (limiter(9, 1), None);
+        let slot = limiter.slot(&mut logged_at).await;
         let _limit = tokio::spawn({
             let limiter = limiter.clone();
             async move { limiter.limit_responses(Duration::from_secs(1)).await }

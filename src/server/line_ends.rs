@@ -32,7 +32,7 @@ impl<R> LineEnds<R> {
 /// Parser state of the bytes from a client.
 #[derive(Debug, Default)]
 struct LineChecker {
-    position: ParserState,
+    state: ParserState,
     /// The beginning of a line whose end has not been read yet.
     partial: Vec<u8>,
     head: HeadersState,
@@ -69,37 +69,37 @@ impl LineChecker {
 
     /// Whether the headers of a request have begun and are not complete.
     fn has_incomplete_headers(&self) -> bool {
-        self.position == ParserState::Headers && (self.head.has_begun || !self.partial.is_empty())
+        self.state == ParserState::Headers && (self.head.has_begun || !self.partial.is_empty())
     }
 
     /// Checks the next bytes. Replaces a bare line feed with a zero byte, except in a chunk size line.
     fn check(&mut self, mut rest: &mut [u8]) {
         while !rest.is_empty() {
-            match self.position {
+            match self.state {
                 ParserState::Unknown => return,
                 ParserState::Bytes { remaining, is_chunk } => {
-                    let passed = usize::try_from(remaining).unwrap_or(usize::MAX).min(rest.len());
-                    self.position = match (remaining - passed as u64, is_chunk) {
+                    let length = usize::try_from(remaining).unwrap_or(usize::MAX).min(rest.len());
+                    self.state = match (remaining - length as u64, is_chunk) {
                         (0, true) => ParserState::ChunkSize,
                         (0, false) => ParserState::Headers,
                         (remaining, _) => ParserState::Bytes { remaining, is_chunk },
                     };
-                    rest = &mut rest[passed..];
+                    rest = &mut rest[length..];
                 }
                 ParserState::Headers | ParserState::ChunkSize | ParserState::Trailers => {
                     let Some(end) = memchr(b'\n', rest) else {
                         self.partial.extend_from_slice(rest);
                         if self.partial.len() > Self::LIMIT_BYTES {
-                            (self.position, self.partial) = (ParserState::Unknown, Vec::new());
+                            (self.state, self.partial) = (ParserState::Unknown, Vec::new());
                         }
                         return;
                     };
-                    let before = if end == 0 { self.partial.last() } else { rest.get(end - 1) };
-                    if before != Some(&b'\r') {
-                        if self.position != ParserState::ChunkSize {
+                    let previous = if end == 0 { self.partial.last() } else { rest.get(end - 1) };
+                    if previous != Some(&b'\r') {
+                        if self.state != ParserState::ChunkSize {
                             rest[end] = 0;
                         }
-                        self.position = ParserState::Unknown;
+                        self.state = ParserState::Unknown;
                         return;
                     }
                     let (line, after) = rest.split_at_mut(end + 1);
@@ -118,7 +118,7 @@ impl LineChecker {
 
     /// Parses a complete line, without its line end.
     fn read(&mut self, line: &[u8]) {
-        self.position = match self.position {
+        self.state = match self.state {
             ParserState::Headers if line.is_empty() && self.head.has_begun => {
                 std::mem::take(&mut self.head).end()
             }
@@ -131,7 +131,7 @@ impl LineChecker {
                 Some(size) => ParserState::Bytes { remaining: size.saturating_add(2), is_chunk: true },
                 None => ParserState::Unknown,
             },
-            position @ (ParserState::Bytes { .. } | ParserState::Unknown) => position,
+            state @ (ParserState::Bytes { .. } | ParserState::Unknown) => state,
         };
     }
 }
@@ -148,7 +148,7 @@ impl HeadersState {
             self.is_chunked = true;
         } else if name.eq_ignore_ascii_case(b"content-length") {
             let length = str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-            if length.is_none() || self.length.is_some_and(|before| Some(before) != length) {
+            if length.is_none() || self.length.is_some_and(|previous| Some(previous) != length) {
                 return ParserState::Unknown;
             }
             self.length = length;
@@ -178,10 +178,10 @@ impl<R: AsyncRead + Unpin> AsyncRead for LineEnds<R> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
+        let filled_bytes = buffer.filled().len();
         ready!(Pin::new(&mut self.reader).poll_read(context, buffer))?;
         let were_incomplete = self.lines.has_incomplete_headers();
-        self.lines.check(&mut buffer.filled_mut()[before..]);
+        self.lines.check(&mut buffer.filled_mut()[filled_bytes..]);
         let are_incomplete = self.lines.has_incomplete_headers();
         // Most headers arrive whole, in one read, and need no lock.
         if were_incomplete != are_incomplete {
@@ -198,17 +198,17 @@ mod tests {
     use super::*;
 
     /// Checks bytes that are read in pieces of this length, and returns the result.
-    fn read(bytes: &[u8], piece: usize) -> Vec<u8> {
-        let (mut lines, mut read) = (LineChecker::default(), bytes.to_vec());
-        read.chunks_mut(piece).for_each(|piece| lines.check(piece));
-        read
+    fn read(bytes: &[u8], piece_length: usize) -> Vec<u8> {
+        let (mut lines, mut checked) = (LineChecker::default(), bytes.to_vec());
+        checked.chunks_mut(piece_length).for_each(|piece| lines.check(piece));
+        checked
     }
 
     #[track_caller]
     fn check(bytes: &str, expected: &str) {
-        for piece in 1..=bytes.len() {
-            let found = String::from_utf8(read(bytes.as_bytes(), piece)).unwrap();
-            assert_eq!(found, expected, "in pieces of {piece}");
+        for piece_length in 1..=bytes.len() {
+            let found = String::from_utf8(read(bytes.as_bytes(), piece_length)).unwrap();
+            assert_eq!(found, expected, "in pieces of {piece_length}");
         }
     }
 
@@ -223,9 +223,12 @@ mod tests {
         let chunks = "POST / HTTP/1.1\r\nTransfer-Encoding:chunked\r\n\r\n3;a\r\na\nb\r\n";
         let sizes = ["3\nabc\r\n", "3;a\nbcd\r\nxyz\r\n"].map(|rest| format!("{chunks}{rest}"));
         sizes.iter().for_each(|unchanged| check(unchanged, unchanged));
-        let last = format!("{chunks}0\r\n");
-        check(&format!("{last}A: b\n\r\n"), &format!("{last}A: b\0\r\n"));
-        check(&format!("{last}A: b\r\n\r\n\r\nGET /\n"), &format!("{last}A: b\r\n\r\n\r\nGET /\0"));
+        let last_chunk = format!("{chunks}0\r\n");
+        check(&format!("{last_chunk}A: b\n\r\n"), &format!("{last_chunk}A: b\0\r\n"));
+        check(
+            &format!("{last_chunk}A: b\r\n\r\n\r\nGET /\n"),
+            &format!("{last_chunk}A: b\r\n\r\n\r\nGET /\0"),
+        );
     }
 
     #[test]
@@ -237,7 +240,7 @@ mod tests {
         let endless = format!("GET /{}", "a".repeat(2 * LineChecker::LIMIT_BYTES));
         let mut lines = LineChecker::default();
         lines.check(&mut endless.clone().into_bytes());
-        assert_eq!((lines.position, lines.partial.capacity()), (ParserState::Unknown, 0));
+        assert_eq!((lines.state, lines.partial.capacity()), (ParserState::Unknown, 0));
     }
 
     proptest! {
@@ -246,7 +249,7 @@ mod tests {
         #[test]
         fn bodies_stay_as_they_are(
             requests in vec((any::<bool>(), vec("[\n\r0a:]{1,9}", 0..4)), 1..5),
-            piece in 1_usize..40,
+            piece_length in 1_usize..40,
         ) {
             let mut bytes = Vec::new();
             for (is_chunked, parts) in requests {
@@ -265,7 +268,7 @@ mod tests {
                     bytes.extend_from_slice(body.as_bytes());
                 }
             }
-            prop_assert_eq!(read(&bytes, piece), bytes);
+            prop_assert_eq!(read(&bytes, piece_length), bytes);
         }
     }
 }

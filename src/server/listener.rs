@@ -51,11 +51,11 @@ pub fn inherited() -> io::Result<Option<TcpListener>> {
     if process_variables().any(|(name, value)| name == "LISTEN_FDS" && is_invalid(value)) {
         return Err(io::Error::other("`LISTEN_FDS` is not a number"));
     }
-    let mut passed = listenfd::ListenFd::from_env();
-    if passed.len() > 1 {
+    let mut sockets = listenfd::ListenFd::from_env();
+    if sockets.len() > 1 {
         return Err(io::Error::other("more than one socket was inherited"));
     }
-    let Some(listener) = passed.take_tcp_listener(0)? else { return Ok(None) };
+    let Some(listener) = sockets.take_tcp_listener(0)? else { return Ok(None) };
     listener.set_nonblocking(true)?;
     TcpListener::from_std(listener).map(Some)
 }
@@ -107,20 +107,20 @@ struct UnloggedFailures {
     /// Number of failed handshakes, with the client and the error of the last one.
     failures: Option<(u64, SocketAddr, String)>,
     /// Time of the last log line.
-    logged: Option<Instant>,
+    logged_at: Option<Instant>,
 }
 
 impl HandshakeFailures {
-    const LOG_EVERY: Duration = Duration::from_secs(60);
+    const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
     /// Counts a failure and logs it at `debug`. Logs the counted failures at `info`, at most once per
-    /// [`LOG_EVERY`](Self::LOG_EVERY).
+    /// [`LOG_INTERVAL`](Self::LOG_INTERVAL).
     pub(super) fn add(&self, peer: SocketAddr, error: String) {
         debug!(%peer, error = %Untrusted(&error), "TLS handshake failed");
         let mut unlogged = self.0.lock();
         let count = unlogged.failures.as_ref().map_or(0, |(count, ..)| *count);
         unlogged.failures = Some((count + 1, peer, error));
-        let is_due = take_log_turn(&mut unlogged.logged, Self::LOG_EVERY);
+        let is_due = take_log_turn(&mut unlogged.logged_at, Self::LOG_INTERVAL);
         drop(unlogged);
         if is_due {
             self.log();
@@ -169,13 +169,13 @@ impl AdminListener {
             info!(%address, "admin API listening");
         }
         let settings = ListenerSettings { max_connections: CONNECTION_LIMIT, ..ListenerSettings::default() };
-        let sampling = admin.clone();
-        let sampled = async move {
-            let mut times = interval(SAMPLE_INTERVAL);
-            times.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let sampled_admin = admin.clone();
+        let sample_loop = async move {
+            let mut ticks = interval(SAMPLE_INTERVAL);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
-                times.tick().await;
-                sampling.sample();
+                ticks.tick().await;
+                sampled_admin.sample();
             }
         };
         let handler = HttpHandler::new(move |request| {
@@ -185,10 +185,10 @@ impl AdminListener {
         let serving = AbortOnDropHandle::new(tokio::spawn(async move {
             // The admin API may use every file descriptor: the connections of clients leave some free for it.
             let listener = Listener { reserve: 0, ..Listener::from(listener) };
-            let served = serve(listener, settings, handler, std::future::pending());
+            let server = serve(listener, settings, handler, std::future::pending());
             tokio::select! {
-                _ = served => {}
-                () = sampled => {}
+                _ = server => {}
+                () = sample_loop => {}
             }
         }));
         Ok(Some(Self { address, _serving: serving }))
@@ -209,10 +209,10 @@ mod tests {
         for _ in 0..3 {
             add();
         }
-        tokio::time::advance(HandshakeFailures::LOG_EVERY / 2).await;
+        tokio::time::advance(HandshakeFailures::LOG_INTERVAL / 2).await;
         add();
         assert_eq!(unlogged(), 4);
-        tokio::time::advance(HandshakeFailures::LOG_EVERY).await;
+        tokio::time::advance(HandshakeFailures::LOG_INTERVAL).await;
         add();
         assert_eq!(unlogged(), 0);
     }

@@ -27,9 +27,9 @@ pub(super) struct DiscoveredLists {
 
 impl DiscoveredLists {
     /// Removes upstreams that are no longer configured.
-    pub(super) fn retain(&mut self, keeps: impl Fn(&UpstreamName) -> bool) {
-        self.by_upstream.retain(|name, _| keeps(name));
-        self.logged.retain(|(name, _), _| keeps(name));
+    pub(super) fn retain(&mut self, is_configured: impl Fn(&UpstreamName) -> bool) {
+        self.by_upstream.retain(|name, _| is_configured(name));
+        self.logged.retain(|(name, _), _| is_configured(name));
     }
 
     /// Builds the table of all routes, and returns it with the routes. A tool that conflicts with a
@@ -44,47 +44,49 @@ impl DiscoveredLists {
         configured: &[CompiledRoute],
     ) -> Result<(RouteTable, Vec<CompiledRoute>), Conflict> {
         let mut routes = configured.to_vec();
-        let mut listed: Vec<CompiledRoute> = Vec::new();
+        let mut listed_routes: Vec<CompiledRoute> = Vec::new();
         let imported = importer
             .import(self.by_upstream.iter().map(|(name, lists)| (name, lists.tools.as_slice())), configured);
         for mut imported in imported {
             for route in imported.completed_routes {
-                if let Some(own) = routes.iter_mut().find(|own| own.name() == route.name()) {
-                    *own = route;
+                if let Some(existing) = routes.iter_mut().find(|existing| existing.name() == route.name()) {
+                    *existing = route;
                 }
             }
             for route in imported.routes {
-                match listed.iter().find(|other| other.name() == route.name()) {
-                    None => listed.push(route),
+                match listed_routes.iter().find(|other| other.name() == route.name()) {
+                    None => listed_routes.push(route),
                     Some(other) => {
                         let (tool, other) = (route.name().to_string(), &other.route.upstream);
-                        let why = "has a tool of that name; set a `prefix` for the tools";
-                        imported.notes.push(ImportNote { tool, text: format!("omitted: `{other}` {why}") });
+                        let reason = "has a tool of that name; set a `prefix` for the tools";
+                        imported
+                            .notes
+                            .push(ImportNote { tool, text: format!("omitted: `{other}` {reason}") });
                     }
                 }
             }
             self.log((imported.upstream, "tools"), imported.notes);
         }
         loop {
-            let all = routes.iter().chain(&listed).map(|file| Arc::clone(&file.route)).collect();
+            let all =
+                routes.iter().chain(&listed_routes).map(|compiled| Arc::clone(&compiled.route)).collect();
             let conflict = match RouteTable::new(all) {
                 Ok(table) => {
-                    let (tools, servers) = (listed.len(), self.by_upstream.len());
+                    let (tools, servers) = (listed_routes.len(), self.by_upstream.len());
                     if servers > 0 {
                         info!(tools, servers, "tools of MCP servers listed");
                     }
-                    routes.extend(listed);
+                    routes.extend(listed_routes);
                     return Ok((table, routes));
                 }
                 Err(conflict) => conflict,
             };
-            let Some(index) = listed
-                .iter()
-                .position(|file| [&conflict.route, &conflict.with].contains(&&file.route.definition.name))
-            else {
+            let Some(index) = listed_routes.iter().position(|compiled| {
+                [&conflict.route, &conflict.with].contains(&&compiled.route.definition.name)
+            }) else {
                 return Err(conflict);
             };
-            let route = listed.remove(index).route;
+            let route = listed_routes.remove(index).route;
             let (upstream, tool) = (&route.upstream, &route.definition.name);
             warn!(%upstream, %tool, error = %conflict, "tool of an MCP server omitted");
         }
@@ -103,8 +105,8 @@ impl DiscoveredLists {
             let mut notes = lists.notes;
             for entry in lists.entries {
                 let upstream_key = entry.upstream_key.clone();
-                if let Err(why) = table.add(entry, own_routes, own_prompts) {
-                    notes.push(ImportNote { tool: upstream_key, text: format!("omitted: {why}") });
+                if let Err(reason) = table.add(entry, own_routes, own_prompts) {
+                    notes.push(ImportNote { tool: upstream_key, text: format!("omitted: {reason}") });
                 }
             }
             table.has_prompts |= lists.has_prompts;
@@ -122,15 +124,15 @@ impl DiscoveredLists {
     }
 
     /// Logs the notes on a list of an upstream, unless they are the same as last time.
-    fn log(&mut self, of: (UpstreamName, &'static str), notes: Vec<ImportNote>) {
-        if self.logged.get(&of) == Some(&notes) {
+    fn log(&mut self, list_key: (UpstreamName, &'static str), notes: Vec<ImportNote>) {
+        if self.logged.get(&list_key) == Some(&notes) {
             return;
         }
-        let upstream = &of.0;
+        let (upstream, list) = &list_key;
         for ImportNote { tool, text } in &notes {
-            warn!(%upstream, list = of.1, name = tool, reason = text, "MCP list imported with limitations");
+            warn!(%upstream, list, name = tool, reason = text, "MCP list imported with limitations");
         }
-        self.logged.insert(of, notes);
+        self.logged.insert(list_key, notes);
     }
 }
 
@@ -146,8 +148,8 @@ const DEBOUNCE_TIME: Duration = Duration::from_millis(100);
 /// consecutive failures.
 pub(super) async fn poll(
     upstream: McpUpstream,
-    (wanted, interval): (WantedLists, Duration),
-    mut known: Option<McpLists>,
+    (requested, interval): (WantedLists, Duration),
+    mut known_lists: Option<McpLists>,
     discovered: mpsc::Sender<Discovered>,
 ) {
     let name = upstream.name().clone();
@@ -159,15 +161,15 @@ pub(super) async fn poll(
             sleep(DEBOUNCE_TIME).await;
             changes.mark_unchanged();
         }
-        let listed = upstream.list(wanted, known.as_ref()).await;
+        let result = upstream.list(requested, known_lists.as_ref()).await;
         let (lists, error) =
-            listed.map_or_else(|error| (None, Some(error)), |(lists, error)| (Some(lists), error));
+            result.map_or_else(|error| (None, Some(error)), |(lists, error)| (Some(lists), error));
         let is_new = match &lists {
-            Some(_) => lists != known,
+            Some(_) => lists != known_lists,
             None => failures == 0,
         };
         if is_new {
-            known = lists.clone().or(known);
+            known_lists = lists.clone().or(known_lists);
             if discovered.send((name.clone(), lists)).await.is_err() {
                 return;
             }
@@ -201,10 +203,10 @@ mod tests {
     async fn a_server_that_stays_down_is_reported_once() {
         let text = "upstreams: { old: { mcp: 'http://127.0.0.1:1/mcp' } }";
         let loaded = config::load(&Sources::from_text("a.yaml", text)).unwrap();
-        let file = &loaded.upstreams[0];
-        let upstream = Upstream::new(file.settings.clone()).mcp().unwrap().clone();
+        let parsed = &loaded.upstreams[0];
+        let upstream = Upstream::new(parsed.settings.clone()).mcp().unwrap().clone();
         let (sender, mut reports) = mpsc::channel(9);
-        let polling = poll(upstream, (file.wanted_lists(), BACKOFF.1), None, sender);
+        let polling = poll(upstream, (parsed.wanted_lists(), BACKOFF.1), None, sender);
         let _polling = AbortOnDropHandle::new(tokio::spawn(polling));
         assert!(reports.recv().await.unwrap().1.is_none());
         timeout(10 * BACKOFF.1, reports.recv()).await.expect_err("it failed again");

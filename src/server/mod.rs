@@ -97,28 +97,28 @@ pub async fn serve(
         failures: 0,
         failures_logged: None,
     };
-    let (earlier, while_draining) = (TaskTracker::new(), TaskTracker::new());
-    let open = || earlier.len() + while_draining.len();
-    acceptor.accept_until(&port, &earlier, stop).await;
-    info!(connections = open(), delay = ?settings.shutdown_delay, "graceful shutdown started");
+    let (earlier_tasks, draining_tasks) = (TaskTracker::new(), TaskTracker::new());
+    let count_open = || earlier_tasks.len() + draining_tasks.len();
+    acceptor.accept_until(&port, &earlier_tasks, stop).await;
+    info!(connections = count_open(), delay = ?settings.shutdown_delay, "graceful shutdown started");
     if !settings.shutdown_delay.is_zero() {
         shutdown.send_replace(Shutdown::Delay);
-        acceptor.accept_until(&port, &earlier, sleep(settings.shutdown_delay)).await;
+        acceptor.accept_until(&port, &earlier_tasks, sleep(settings.shutdown_delay)).await;
     }
     shutdown.send_replace(Shutdown::Draining);
-    earlier.close();
+    earlier_tasks.close();
     let deadline = Instant::now() + settings.shutdown_timeout;
-    let _ = timeout_at(deadline, acceptor.accept_until(&port, &while_draining, earlier.wait())).await;
-    acceptor.accept_queued(port, &while_draining).await;
+    let _ = timeout_at(deadline, acceptor.accept_until(&port, &draining_tasks, earlier_tasks.wait())).await;
+    acceptor.accept_queued(port, &draining_tasks).await;
     drop(acceptor);
-    while_draining.close();
+    draining_tasks.close();
     let all_closed = async || {
-        earlier.wait().await;
-        while_draining.wait().await;
+        earlier_tasks.wait().await;
+        draining_tasks.wait().await;
     };
     let mut cut_off = 0;
     if timeout_at(deadline, all_closed()).await.is_err() {
-        cut_off = open();
+        cut_off = count_open();
         let after = settings.shutdown_timeout;
         warn!(connections = cut_off, ?after, "shutdown timeout: cancelling requests in flight");
         shutdown.send_replace(Shutdown::Overdue);
@@ -140,7 +140,7 @@ pub async fn serve(
 /// second one.
 #[derive(Debug)]
 pub struct StopSignal {
-    first: oneshot::Receiver<()>,
+    first_signal: oneshot::Receiver<()>,
     exit_timeout: oneshot::Sender<Duration>,
 }
 
@@ -159,7 +159,7 @@ impl StopSignal {
             // SIGTERM, and SIGINT, which Ctrl-C sends.
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
         };
-        let (sender, first) = oneshot::channel();
+        let (sender, first_signal) = oneshot::channel();
         let (exit_timeout, exit_timeout_set) = oneshot::channel();
         let watch = async move {
             let mut last = next_stop_signal(&mut signals).await;
@@ -177,8 +177,10 @@ impl StopSignal {
             let overdue = async {
                 // The timeout depends on the configuration, which may not be loaded yet. Reading one of its
                 // files may block.
-                let Ok(set) = timeout(LOAD_TIMEOUT, exit_timeout_set).await else { return LOAD_TIMEOUT };
-                let Ok(after) = set else { return std::future::pending().await };
+                let Ok(configured) = timeout(LOAD_TIMEOUT, exit_timeout_set).await else {
+                    return LOAD_TIMEOUT;
+                };
+                let Ok(after) = configured else { return std::future::pending().await };
                 sleep(after).await;
                 after
             };
@@ -189,7 +191,7 @@ impl StopSignal {
             exit_by_signal(last.as_raw_value());
         };
         thread::Builder::new().name("signals".to_owned()).spawn(move || runtime.block_on(watch))?;
-        Ok(Self { first, exit_timeout })
+        Ok(Self { first_signal, exit_timeout })
     }
 
     /// Waits for the signal. The process ends if it has not done so within `exit_timeout` of the signal, or
@@ -198,7 +200,7 @@ impl StopSignal {
         // Without a receiver, the thread has ended, and no signal can be received any more.
         let _ = self.exit_timeout.send(exit_timeout);
         async move {
-            if self.first.await.is_err() {
+            if self.first_signal.await.is_err() {
                 // The server continues.
                 std::future::pending::<()>().await;
             }
@@ -314,9 +316,9 @@ impl Acceptor {
             stream.set_nonblocking(true).ok()?;
             Some((TcpStream::from_std(stream).ok()?, peer))
         });
-        let until = Instant::now() + ACCEPT_PAUSE.1;
+        let deadline = Instant::now() + ACCEPT_PAUSE.1;
         for (stream, peer) in self.accepted.take().into_iter().chain(queued) {
-            let slot = timeout_at(until, self.limiter.slot(&mut self.slots_logged)).await;
+            let slot = timeout_at(deadline, self.limiter.slot(&mut self.slots_logged)).await;
             let Ok(slot) = slot else { return };
             self.spawn(slot, stream, peer, tasks);
         }

@@ -28,7 +28,7 @@ pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 const BATCH_LIMIT: usize = 512;
 
 /// Maximum number of attempts to send one request.
-const ATTEMPTS: u32 = 5;
+const MAX_ATTEMPTS: u32 = 5;
 
 /// Delay before the second attempt. It doubles with each further attempt.
 const BACKOFF: Duration = Duration::from_secs(1);
@@ -54,11 +54,11 @@ impl Exporter {
         let TelemetrySettings { traces, metrics, service, timeout, .. } = settings.clone();
         let collector = |settings, signal| {
             let counts = LabelCounter::new(["accepted", "failed"]);
-            let counted = counts.clone();
+            let registered_counts = counts.clone();
             meters.register(move |reading| {
                 let help = "Requests to the collector, by signal and result";
                 let family = reading.counter("glossator_telemetry_requests", help);
-                family.add_each(&[("signal", signal)], "result", counted.read());
+                family.add_each(&[("signal", signal)], "result", registered_counts.read());
             });
             Collector {
                 http: HttpUpstream::new(settings),
@@ -71,10 +71,14 @@ impl Exporter {
             }
         };
         if let (Some(traces), Some(queue)) = (traces, queue) {
-            let counted = queue.counts.clone();
+            let registered_counts = queue.counts.clone();
             meters.register(move |reading| {
                 let help = "Spans by result of their export";
-                reading.counter("glossator_telemetry_spans", help).add_each(&[], "result", counted.read());
+                reading.counter("glossator_telemetry_spans", help).add_each(
+                    &[],
+                    "result",
+                    registered_counts.read(),
+                );
             });
             let collector = collector(traces.collector, "traces");
             tasks.spawn(collector.export_spans(queue, traces.delay, service.clone()));
@@ -135,7 +139,7 @@ impl Collector {
         let stop = self.stop.clone();
         while let Some(batch) = queue.next_batch(BATCH_LIMIT, delay, &stop).await {
             let spans = batch.len() as u64;
-            let attempts = if stop.is_cancelled() { 1 } else { ATTEMPTS };
+            let attempts = if stop.is_cancelled() { 1 } else { MAX_ATTEMPTS };
             match self.send(encode_spans(batch, &service).into(), attempts).await {
                 Some(rejected) => {
                     let rejected = rejected.min(spans);

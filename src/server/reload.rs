@@ -53,7 +53,7 @@ impl Reloader {
             // Receives all waiting requests. Without an admin API, `recv_many` returns 0 at once, which
             // disables this branch.
             1..=usize::MAX = reloads.recv_many(&mut requests, reloads.max_capacity()) => {}
-            () = self.files.changed() => info!("configuration files changed"),
+            () = self.files.wait_for_change() => info!("configuration files changed"),
         }
         (self, requests)
     }
@@ -63,8 +63,8 @@ impl Reloader {
     /// active.
     pub(super) async fn reload(&mut self, app: &mut App, requests: Vec<ReloadRequest>) {
         match self.try_reload(app).await {
-            Ok((loaded, restart_pending)) => self.succeeded(loaded, restart_pending),
-            Err(report) => self.failed(report),
+            Ok((loaded, restart_pending)) => self.record_success(loaded, restart_pending),
+            Err(report) => self.record_failure(report),
         }
         let status = self.process.status.borrow().clone();
         for request in requests {
@@ -105,7 +105,7 @@ impl Reloader {
         Ok((loaded, restart_pending))
     }
 
-    fn succeeded(&mut self, loaded: Loaded, restart_pending: Vec<String>) {
+    fn record_success(&mut self, loaded: Loaded, restart_pending: Vec<String>) {
         let (routes, upstreams) = (loaded.routes.len(), loaded.upstreams.len());
         info!(routes, upstreams, "config reloaded");
         if !restart_pending.is_empty() {
@@ -120,7 +120,7 @@ impl Reloader {
         });
     }
 
-    fn failed(&self, report: String) {
+    fn record_failure(&self, report: String) {
         self.process.status.send_modify(|status| {
             // Consecutive failures keep the time of the first.
             let at = status.failure.as_ref().map_or_else(SystemTime::now, |failure| failure.at);
@@ -174,24 +174,24 @@ impl ConfigFiles {
 
     /// Waits until the files have changed since they were read, and then remained unchanged for one interval.
     /// So a file that is being written is read only when it is complete.
-    async fn changed(&self) {
+    async fn wait_for_change(&self) {
         if self.interval.is_zero() || self.fingerprint.is_none() {
             return std::future::pending().await;
         }
-        let mut before = self.fingerprint.clone();
+        let mut previous = self.fingerprint.clone();
         loop {
             sleep(self.interval).await;
             let (sources, referenced_files) = (Arc::clone(&self.sources), Arc::clone(&self.referenced_files));
-            let Ok(now) =
+            let Ok(current) =
                 tokio::task::spawn_blocking(move || ConfigFingerprint::new(&sources, &referenced_files))
                     .await
             else {
                 continue;
             };
-            if now != self.fingerprint && now == before {
+            if current != self.fingerprint && current == previous {
                 return;
             }
-            before = now;
+            previous = current;
         }
     }
 }
@@ -208,11 +208,17 @@ struct ConfigFingerprint(Vec<(PathBuf, Option<FileFingerprint>)>);
 type FileFingerprint = (u64, Option<SystemTime>, PathBuf);
 
 impl ConfigFingerprint {
-    /// Takes the fingerprint of the configuration files and of the files `named` (secrets and certificates).
+    /// Takes the fingerprint of the configuration files and of `referenced_files` (secrets and certificates).
     /// `None` if the configuration is not in a file.
-    fn new(sources: &Sources, named: &[PathBuf]) -> Option<Self> {
-        let own = sources.files()?;
-        Some(Self(own.iter().chain(named).map(|path| (path.clone(), fingerprint_of(path))).collect()))
+    fn new(sources: &Sources, referenced_files: &[PathBuf]) -> Option<Self> {
+        let config_files = sources.files()?;
+        Some(Self(
+            config_files
+                .iter()
+                .chain(referenced_files)
+                .map(|path| (path.clone(), fingerprint_of(path)))
+                .collect(),
+        ))
     }
 }
 

@@ -59,13 +59,13 @@ pub(crate) fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
 
 /// Replaces ranges of a text with `mask`. The ranges are in order and do not overlap.
 pub(crate) fn replaced(text: &str, ranges: &[Range<usize>], mask: &str) -> String {
-    let (mut out, mut done) = (String::new(), 0);
+    let (mut out, mut position) = (String::new(), 0);
     for range in ranges {
-        out.push_str(&text[done..range.start]);
+        out.push_str(&text[position..range.start]);
         out.push_str(mask);
-        done = range.end;
+        position = range.end;
     }
-    out.push_str(&text[done..]);
+    out.push_str(&text[position..]);
     out
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn tokens_in(text: &str) -> Vec<Range<usize>> {
     // Two searches, because a `BEGIN` marker that is only mentioned matches the rest of the text: one search
     // would not find the tokens in it.
     let keys = KEYS_REGEX.find_iter(text).filter(|found| has_private_key(found.as_str()));
-    let tokens = FORMS_REGEX.captures_iter(text).filter_map(|found| token_range(&found));
+    let tokens = FORMS_REGEX.captures_iter(text).filter_map(|captures| token_range(&captures));
     merged(keys.map(|found| found.range()).chain(tokens).collect())
 }
 
@@ -90,17 +90,17 @@ pub(crate) fn has_private_key(text: &str) -> bool {
     text.contains("PRIVATE KEY-----") && KEY.is_match(text)
 }
 
-fn token_range(found: &Captures<'_>) -> Option<Range<usize>> {
-    if let (Some(scheme), Some(value)) = (found.name("scheme"), found.name("scheme_value")) {
+fn token_range(captures: &Captures<'_>) -> Option<Range<usize>> {
+    if let (Some(scheme), Some(value)) = (captures.name("scheme"), captures.name("scheme_value")) {
         let is_credential = match scheme.as_str().eq_ignore_ascii_case("basic") {
             true => is_user_and_password(value.as_str()),
             false => looks_generated(value.as_str()),
         };
         return is_credential.then(|| value.range());
     }
-    let whole = found.get_match();
-    let is_credential = found.name("slug").is_none_or(|slug| !is_words(slug.as_str()));
-    is_credential.then(|| whole.range())
+    let token = captures.get_match();
+    let is_credential = captures.name("slug").is_none_or(|slug| !is_words(slug.as_str()));
+    is_credential.then(|| token.range())
 }
 
 /// Whether a text is `user:password` in base64 (RFC 7617).
@@ -116,10 +116,10 @@ fn is_user_and_password(value: &str) -> bool {
 /// long.
 fn looks_generated(word: &str) -> bool {
     let word = word.trim_end_matches(['.', '=']);
-    let has = |is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
-    let is_mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic);
-    let steps = word.as_bytes().windows(2);
-    let capitals = steps.filter(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase()).count();
+    let has_byte = |is_kind: fn(&u8) -> bool| word.bytes().any(|byte| is_kind(&byte));
+    let is_mixed = has_byte(u8::is_ascii_digit) && has_byte(u8::is_ascii_alphabetic);
+    let pairs = word.as_bytes().windows(2);
+    let capitals = pairs.filter(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase()).count();
     word.len() >= 8 && (is_mixed || capitals >= 2 || word.len() >= 24)
 }
 
@@ -142,7 +142,7 @@ fn in_urls(text: &str) -> Vec<Range<usize>> {
         r#"(?:[^\s"'\[]|\[+[^\s"'\[^])*\[*)@"#,
     );
     static LOGINS: LazyLock<Regex> = LazyLock::new(|| fixed_regex(LOGIN));
-    let logins = LOGINS.captures_iter(text).filter_map(|found| found.name("login"));
+    let logins = LOGINS.captures_iter(text).filter_map(|captures| captures.name("login"));
     // Skips patterns that match URLs, such as `https://[^@]+@`.
     logins.filter(|login| !login.as_str().contains("[^")).map(|login| login.range()).collect()
 }
@@ -151,11 +151,11 @@ fn in_urls(text: &str) -> Vec<Range<usize>> {
 pub(crate) fn in_queries(text: &str) -> Vec<Range<usize>> {
     static PARAMETER: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"[?&]([0-9A-Za-z\-_.\[\]%]*)="));
     let mut ranges: Vec<Range<usize>> = Vec::new();
-    for found in PARAMETER.captures_iter(text) {
-        let start = found.get_match().end();
+    for captures in PARAMETER.captures_iter(text) {
+        let start = captures.get_match().end();
         let is_found = ranges.last().is_some_and(|last| start < last.end);
         // A brace after `=` begins an argument or a template, not a literal value.
-        if is_found || !is_secret_name(&found[1]) || text[start..].starts_with('{') {
+        if is_found || !is_secret_name(&captures[1]) || text[start..].starts_with('{') {
             continue;
         }
         let value = unquoted(&text[start..], |c| matches!(c, '&' | '#'));
@@ -173,19 +173,19 @@ fn beginning(text: &str) -> &str {
 }
 
 /// Value at the beginning of a text: a quoted string, or the text that [`unquoted`] returns.
-fn literal(text: &str, ends: impl Fn(char) -> bool) -> &str {
+fn literal(text: &str, is_end: impl Fn(char) -> bool) -> &str {
     for quote in ["\\\"", "\"", "'"] {
         if let Some(quoted) = text.strip_prefix(quote) {
             let end = quoted.find(quote).map_or(text.len(), |length| quote.len() + length);
             return &text[..end];
         }
     }
-    unquoted(text, ends)
+    unquoted(text, is_end)
 }
 
-/// Value at the beginning of a text, up to white space, a quote or a character of `ends`. Excludes YAML
-/// brackets and commas at its end, but includes references to variables.
-fn unquoted(text: &str, ends: impl Fn(char) -> bool) -> &str {
+/// Value at the beginning of a text, up to white space, a quote or a character that `is_end` accepts.
+/// Excludes YAML brackets and commas at its end, but includes references to variables.
+fn unquoted(text: &str, is_end: impl Fn(char) -> bool) -> &str {
     let mut reference_end = 0;
     while text[reference_end..].starts_with("${")
         && let Some(length) = beginning(&text[reference_end..]).find('}')
@@ -193,7 +193,7 @@ fn unquoted(text: &str, ends: impl Fn(char) -> bool) -> &str {
         reference_end += length + 1;
     }
     let end = text[reference_end..]
-        .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'') || ends(c))
+        .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'') || is_end(c))
         .map_or(text.len(), |length| reference_end + length);
     let trimmed = text[reference_end..end].trim_end_matches([',', '}', ']', ')']);
     &text[..reference_end + trimmed.len()]
@@ -211,25 +211,26 @@ fn in_pairs(text: &str) -> Vec<Range<usize>> {
     const NON_LITERAL: [char; 13] = ['{', '(', '[', '<', '\\', '.', '*', '^', '|', '=', '~', '$', '…'];
     static PAIRS: LazyLock<Regex> = LazyLock::new(|| fixed_regex(PAIR));
     // The ends are searched once: searching after each pair would take quadratic time.
-    let positions =
-        |is_end: fn(char) -> bool| -> Vec<usize> { text.match_indices(is_end).map(|(at, _)| at).collect() };
+    let positions = |is_end: fn(char) -> bool| -> Vec<usize> {
+        text.match_indices(is_end).map(|(index, _)| index).collect()
+    };
     let word_ends = positions(|c| c.is_whitespace() || matches!(c, ';' | '"' | '\''));
     let ends_after_spaces = positions(|c| matches!(c, ';' | '"' | '\'' | '\r' | '\n'));
     let next = |ends: &[usize], start: usize| {
         ends.get(ends.partition_point(|end| *end < start)).copied().unwrap_or(text.len())
     };
     let mut ranges: Vec<Range<usize>> = Vec::new();
-    for found in PAIRS.captures_iter(text) {
-        let Some(name) = found.name("name").or_else(|| found.name("after")) else { continue };
+    for captures in PAIRS.captures_iter(text) {
+        let Some(name) = captures.name("name").or_else(|| captures.name("after")) else { continue };
         // The name `key` alone indicates no secret: `key=value` is the usual example of a pair.
-        let is_example = found.name("name").is_some() && name.as_str().eq_ignore_ascii_case("key");
-        let start = found.get_match().end();
+        let is_example = captures.name("name").is_some() && name.as_str().eq_ignore_ascii_case("key");
+        let start = captures.get_match().end();
         let is_found = ranges.last().is_some_and(|last| start < last.end);
         if is_example || is_found || !is_secret_name(name.as_str()) {
             continue;
         }
         let rest = &text[start..];
-        let is_connection_string = found.name("semicolon").is_some()
+        let is_connection_string = captures.name("semicolon").is_some()
             || text[next(&word_ends, start)..].starts_with(';')
             // The default value in a reference may contain spaces.
             || literal(beginning(rest), |_| false).contains(';');
@@ -271,8 +272,8 @@ fn in_addresses(text: &str) -> Vec<Range<usize>> {
     let is_user = |user: &str| !NON_USER_LABELS.iter().any(|name| name.eq_ignore_ascii_case(user));
     ADDRESSES
         .captures_iter(text)
-        .filter(|found| found.name("user").is_some_and(|user| is_user(user.as_str())))
-        .filter_map(|found| Some(found.name("login")?.range()))
+        .filter(|captures| captures.name("user").is_some_and(|user| is_user(user.as_str())))
+        .filter_map(|captures| Some(captures.name("login")?.range()))
         .collect()
 }
 
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_shown(text: &str) {
+    fn check_not_masked(text: &str) {
         check(text, &[]);
     }
 
@@ -331,12 +332,14 @@ mod tests {
         check(&format!("a {truncated}"), &[truncated]);
         assert!(has_private_key(key) && has_private_key(&key.replace('\n', "\\n")));
         assert!(!has_private_key("redact: -----BEGIN PRIVATE KEY-----[^-]*-----END"));
-        check_shown(
+        check_not_masked(
             "name a PEM file, which begins with `-----BEGIN PRIVATE KEY-----`; encrypted keys can't be read",
         );
         let token = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
         check(&format!(r#"redact: ["-----BEGIN PRIVATE KEY-----[^-]*", "{token}"]"#), &[token]);
-        check_shown("-----BEGIN CERTIFICATE-----\nMIIEvQIBADANBgkqhkiG9w0BAQEF\n-----END CERTIFICATE-----");
+        check_not_masked(
+            "-----BEGIN CERTIFICATE-----\nMIIEvQIBADANBgkqhkiG9w0BAQEF\n-----END CERTIFICATE-----",
+        );
     }
 
     #[test]
@@ -396,8 +399,8 @@ mod tests {
 
     #[test]
     fn many_pairs_take_linear_time() {
-        check_shown(&",password={".repeat(20_000));
-        check_shown(&";a password=".repeat(20_000));
+        check_not_masked(&",password={".repeat(20_000));
+        check_not_masked(&";a password=".repeat(20_000));
         let pairs = ";password=a password=b".repeat(20_000) + ";";
         check(&pairs, &["a password=b"; 20_000]);
     }
@@ -435,7 +438,7 @@ mod tests {
             "application/x-www-form-urlencoded; boundary=a",
             "sort=token",
         ] {
-            check_shown(text);
+            check_not_masked(text);
         }
     }
 }

@@ -120,11 +120,12 @@ pub(crate) fn read_unwatched_file(
     Ok((path.into(), read_file(context, span, path)?))
 }
 
-fn value_of(context: ReadContext<'_>, span: SourceSpan, inside: &str) -> Checked<String> {
-    if let Some(path) = inside.strip_prefix("file:") {
+fn value_of(context: ReadContext<'_>, span: SourceSpan, reference: &str) -> Checked<String> {
+    if let Some(path) = reference.strip_prefix("file:") {
         return secret_file(context, span, path);
     }
-    let (name, default) = inside.split_once(":-").map_or((inside, None), |(name, text)| (name, Some(text)));
+    let (name, default) =
+        reference.split_once(":-").map_or((reference, None), |(name, text)| (name, Some(text)));
     if !is_variable_name(name) {
         let message = "`${…}` needs the name of an environment variable: letters, digits and `_`";
         let help = "write `${NAME}`, `${NAME:-default}`, or `$${` for a literal `${`";
@@ -168,9 +169,9 @@ fn read_file(context: ReadContext<'_>, span: SourceSpan, path: &str) -> Checked<
         let value = text.strip_suffix("\r\n").or_else(|| text.strip_suffix('\n')).unwrap_or(&text);
         if value.is_empty() { Err("is empty".to_owned()) } else { Ok(value.to_owned()) }
     });
-    value.map_err(|why| {
+    value.map_err(|reason| {
         let help = "create the file with only the value in it, or correct the path";
-        context.reject_at(at, format!("the file `{path}` {why}"), help)
+        context.reject_at(at, format!("the file `{path}` {reason}"), help)
     })
 }
 

@@ -172,10 +172,10 @@ impl KeySpec {
 impl ValueKind {
     /// Restricts a duration (in milliseconds) or a count to a range.
     pub(crate) const fn within(self, range: RangeInclusive<u64>) -> Self {
-        let (least, most) = (*range.start(), *range.end());
+        let (min, max) = (*range.start(), *range.end());
         match self {
-            Self::Duration(..) => Self::Duration(least, most),
-            Self::Count(..) => Self::Count(least, most),
+            Self::Duration(..) => Self::Duration(min, max),
+            Self::Count(..) => Self::Count(min, max),
             _ => panic!("only durations and counts have a range"),
         }
     }
@@ -198,14 +198,14 @@ impl fmt::Display for ValueKind {
                 .write_str(&values.iter().map(|value| format!("`{value}`")).collect::<Vec<_>>().join(", ")),
             Self::Boolean => formatter.write_str("`true`, `false`"),
             Self::FieldType => formatter.write_str("type of a field"),
-            Self::Duration(least, most) => {
-                write!(formatter, "duration, `{}` to `{}`", format_duration(*least), format_duration(*most))
+            Self::Duration(min, max) => {
+                write!(formatter, "duration, `{}` to `{}`", format_duration(*min), format_duration(*max))
             }
-            Self::Size(least, most) => {
-                write!(formatter, "size, `{}` to `{}`", format_size(*least), format_size(*most))
+            Self::Size(min, max) => {
+                write!(formatter, "size, `{}` to `{}`", format_size(*min), format_size(*max))
             }
-            Self::Count(only, most) if only == most => write!(formatter, "`{only}`"),
-            Self::Count(least, most) => write!(formatter, "number, {least} to {most}"),
+            Self::Count(only, max) if only == max => write!(formatter, "`{only}`"),
+            Self::Count(min, max) => write!(formatter, "number, {min} to {max}"),
             Self::Fraction => formatter.write_str("number, 0 to 1"),
             Self::Scalar => formatter.write_str("string, number or boolean"),
             Self::List(item) => write!(formatter, "list of {item}"),

@@ -72,18 +72,18 @@ fn settings_of(table: &'static KeyTable, path: &str) -> Vec<(String, &'static Ke
     settings.collect()
 }
 
-/// Merges variables and flags over the sections of the file. `renamed` returns the message and the help for a
-/// variable that has been renamed.
+/// Merges variables and flags over the sections of the file. `describe_renamed` returns the message and the
+/// help for a variable that has been renamed.
 pub(crate) fn merge(
     report: &Report<'_>,
     environment: &Environment,
     mut root: Node,
     tables: &[&'static KeyTable],
     external: &ExternalSettings,
-    renamed: fn(&str) -> Option<(String, String)>,
+    describe_renamed: fn(&str) -> Option<(String, String)>,
 ) -> Node {
     let settings: Vec<_> = tables.iter().flat_map(|table| settings_of(table, table.id)).collect();
-    report_unknown_variables(report, environment, &settings, external, renamed);
+    report_unknown_variables(report, environment, &settings, external, describe_renamed);
     let Kind::Map(entries) = &mut root.kind else { return root };
     let table_of = |entry: &Entry| tables.iter().find(|table| table.id == entry.key.text);
     // Expand the short form of a section to a map, so that the other layers can add keys.
@@ -91,8 +91,8 @@ pub(crate) fn merge(
         if let (Some(ShortForm::Text(key)), Kind::Text(_)) =
             (table_of(entry).map(|table| table.short_form), &entry.value.kind)
         {
-            let inside = Entry::new(key, entry.value.clone(), entry.key.span);
-            entry.value = Node::new(Kind::Map(vec![inside]), entry.value.span);
+            let member = Entry::new(key, entry.value.clone(), entry.key.span);
+            entry.value = Node::new(Kind::Map(vec![member]), entry.value.span);
         }
     }
     let mut external_entries = HashMap::new();
@@ -117,10 +117,10 @@ pub(crate) fn merge(
     let is_mergeable =
         |entry: &mut Entry| table_of(entry).is_some() && matches!(entry.value.kind, Kind::Map(_));
     let sections: Vec<Entry> = entries.extract_if(.., is_mergeable).collect();
-    let config = merged(&sections, &external_entries).expect("each path consists of names of keys");
+    let config = merge_layers(&sections, &external_entries).expect("each path consists of names of keys");
     let mut merged = entries_of(&config.cache, &sections, &external_entries, root.span);
     // A section that is not a map in the file remains, so that its parser reports the wrong type.
-    merged.retain(|entry| !entries.iter().any(|known| known.key.text == entry.key.text));
+    merged.retain(|entry| !entries.iter().any(|existing| existing.key.text == entry.key.text));
     entries.extend(merged);
     root
 }
@@ -130,26 +130,26 @@ fn report_unknown_variables(
     environment: &Environment,
     settings: &[(String, &KeySpec)],
     external: &ExternalSettings,
-    renamed: fn(&str) -> Option<(String, String)>,
+    describe_renamed: fn(&str) -> Option<(String, String)>,
 ) {
-    let known: Vec<String> = settings.iter().map(|(path, _)| variable(path)).collect();
+    let variables: Vec<String> = settings.iter().map(|(path, _)| variable(path)).collect();
     for name in environment.0.keys().filter(|name| !name.starts_with(PREFIX)) {
-        if let Some(meant) = known.iter().find(|known| known.replace("__", "_") == *name) {
+        if let Some(suggestion) = variables.iter().find(|candidate| candidate.replace("__", "_") == *name) {
             let message = "this variable has no effect";
-            let help = format!("write `{meant}`, with two underscores as the separator");
+            let help = format!("write `{suggestion}`, with two underscores as the separator");
             report.add(Problem::without_span(Code::UnknownVariable, name, message, Some(help)));
         }
     }
     let is_unknown = |(name, span): &&(String, SourceSpan)| {
-        name.starts_with(PREFIX) && !known.contains(name) && !report.files().text(*span).is_empty()
+        name.starts_with(PREFIX) && !variables.contains(name) && !report.files().text(*span).is_empty()
     };
     for (name, _) in external.0.iter().filter(is_unknown) {
-        let (code, message, help) = match renamed(name) {
+        let (code, message, help) = match describe_renamed(name) {
             Some((message, help)) => (Code::RenamedKey, message, Some(help)),
             None => (
                 Code::UnknownVariable,
                 "this variable has no effect: there is no process setting of this name".to_owned(),
-                suggest::help(name, "known variables", known.iter().map(String::as_str)),
+                suggest::help(name, "known variables", variables.iter().map(String::as_str)),
             ),
         };
         report.add(Problem::without_span(code, name, message, help));
@@ -158,7 +158,7 @@ fn report_unknown_variables(
 
 /// Merges the sections of the file with the entries from variables and flags, by path. The origin of a value
 /// from a variable or flag is its path.
-fn merged(sections: &[Entry], external: &HashMap<String, Entry>) -> Result<Config, ConfigError> {
+fn merge_layers(sections: &[Entry], external: &HashMap<String, Entry>) -> Result<Config, ConfigError> {
     let mut layers = Config::builder();
     for section in sections {
         layers = layers.set_default(&section.key.text, layer_of(&section.value))?;
@@ -178,25 +178,26 @@ fn layer_of(node: &Node) -> Value {
 }
 
 /// Converts a merged table to entries in the order of the file; entries from variables and flags come last.
-/// `file` is the corresponding map in the file, and `span` the span for maps that are not in the file.
+/// `file_entries` is the corresponding map in the file, and `span` the span for maps that are not in the
+/// file.
 fn entries_of(
     table: &Value,
-    file: &[Entry],
+    file_entries: &[Entry],
     external: &HashMap<String, Entry>,
     span: SourceSpan,
 ) -> Vec<Entry> {
     let ConfigKind::Table(members) = &table.kind else { return Vec::new() };
     let entry = |(name, value): (&String, &Value)| {
-        let own = file.iter().find(|entry| entry.key.text == *name);
+        let file_entry = file_entries.iter().find(|entry| entry.key.text == *name);
         match (value.origin(), &value.kind) {
             (Some(path), _) => external.get(path).cloned(),
             (None, ConfigKind::Table(_)) => {
-                let (key, span) = own.map_or((span, span), |own| (own.key.span, own.value.span));
-                let own = own.and_then(|own| own.value.as_map()).unwrap_or_default();
-                let inside = entries_of(value, own, external, span);
-                Some(Entry::new(name, Node::new(Kind::Map(inside), span), key))
+                let (key, span) = file_entry.map_or((span, span), |entry| (entry.key.span, entry.value.span));
+                let file_map = file_entry.and_then(|entry| entry.value.as_map()).unwrap_or_default();
+                let nested = entries_of(value, file_map, external, span);
+                Some(Entry::new(name, Node::new(Kind::Map(nested), span), key))
             }
-            (None, _) => own.cloned(),
+            (None, _) => file_entry.cloned(),
         }
     };
     let mut entries: Vec<Entry> = members.iter().filter_map(entry).collect();
@@ -207,11 +208,11 @@ fn entries_of(
 /// Converts a string from a variable, a flag or an expansion to the kind of value that its key accepts.
 /// Invalid strings remain strings, which the parser of the key rejects.
 pub(super) fn node_of(text: &str, kind: ValueKind, span: SourceSpan) -> Node {
-    let whole = text;
+    let untrimmed = text;
     let text = text.trim();
     match kind {
         // A password may begin or end with a space.
-        ValueKind::Scalar => Node::from_text(whole, span),
+        ValueKind::Scalar => Node::from_text(untrimmed, span),
         ValueKind::Boolean | ValueKind::Count(..) | ValueKind::Fraction => {
             Node::new(resolve_plain(text), span)
         }

@@ -88,10 +88,10 @@ impl Problem {
         if matches!(files.origin(span), Origin::Variable | Origin::Flag) {
             return Self::without_span(code, files.name(span), message, help);
         }
-        let place = files.line_and_column(span);
+        let position = files.line_and_column(span);
         Self {
-            line: Some(place.line),
-            column: Some(place.column),
+            line: Some(position.line),
+            column: Some(position.column),
             excerpt: Some(Excerpt::new(files, span)),
             ..Self::without_span(code, files.name(span), message, help)
         }
@@ -142,10 +142,10 @@ mod tests {
     use crate::settings::SourceSpan;
 
     #[track_caller]
-    fn check(text: &str, words: &str, expected: &str) {
+    fn check(text: &str, marked_text: &str, expected: &str) {
         let files = Files::from_text("a.yaml", text);
-        let start = text.find(words).unwrap();
-        let span = SourceSpan { file: 0, start, end: start + words.len() };
+        let start = text.find(marked_text).unwrap();
+        let span = SourceSpan { file: 0, start, end: start + marked_text.len() };
         let problem = Problem::with_span(
             &files,
             Code::InvalidValue.at_span(span),
@@ -206,8 +206,8 @@ mod tests {
         let at = Code::InvalidValue.at_span(SourceSpan { file: 0, start, end: start + 4 });
         let problem = Problem::with_span(&files, at, "no good", None).to_string();
         let lines: Vec<_> = problem.lines().collect();
-        let shown = lines[1].split_once("oops").unwrap().0;
-        assert_eq!(lines[2].find("^^^^"), Some(shown.width()));
+        let before_caret = lines[1].split_once("oops").unwrap().0;
+        assert_eq!(lines[2].find("^^^^"), Some(before_caret.width()));
     }
 
     #[test]

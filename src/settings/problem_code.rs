@@ -1400,9 +1400,9 @@ impl FromStr for Code {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wanted = text.to_ascii_uppercase();
-        let found = Self::ALL.iter().find(|code| code.to_string() == wanted);
-        found.copied().ok_or_else(|| format!("there is no code `{text}`; codes have the form `G0107`"))
+        let requested = text.to_ascii_uppercase();
+        let code = Self::ALL.iter().find(|code| code.to_string() == requested);
+        code.copied().ok_or_else(|| format!("there is no code `{text}`; codes have the form `G0107`"))
     }
 }
 

@@ -83,8 +83,8 @@ impl<'f> Report<'f> {
         let offset = text.char_indices().nth(index).map_or(text.len(), |(offset, _)| offset);
         let span = node.span;
         match self.files.text(span)[span.start..span.end].find(text) {
-            Some(begin) => {
-                let start = span.start + begin + offset;
+            Some(text_start) => {
+                let start = span.start + text_start + offset;
                 let length = text[offset..].chars().next().map_or(0, char::len_utf8);
                 SourceSpan { start, end: start + length, ..span }
             }
@@ -99,8 +99,8 @@ impl<'f> Report<'f> {
             return span;
         }
         // The span of a block may begin at its `|`, which is one line above its first line.
-        let before = usize::from(self.files.text(span)[span.start..].starts_with('|'));
-        self.files.line_below(span, line - 1 + before).unwrap_or(span)
+        let header_lines = usize::from(self.files.text(span)[span.start..].starts_with('|'));
+        self.files.line_below(span, line - 1 + header_lines).unwrap_or(span)
     }
 
     /// Returns the cache of type `T` that all parsers of this run share, such as the compiled patterns.
@@ -127,7 +127,7 @@ impl<'f> Report<'f> {
     /// Ignores further calls for the same span.
     pub(crate) fn add_certificate(&self, span: SourceSpan, expiry: SystemTime) {
         let mut certificates = self.collected.certificates.borrow_mut();
-        if certificates.iter().all(|(known, _)| *known != span) {
+        if certificates.iter().all(|(existing, _)| *existing != span) {
             certificates.push((span, expiry));
         }
     }
@@ -143,10 +143,10 @@ impl<'f> Report<'f> {
 
     /// Runs `read`, and appends `context` to the messages of its problems.
     pub(crate) fn in_context<T>(&self, context: Option<ProblemContext>, read: impl FnOnce() -> T) -> T {
-        let before = self.collected.context.replace(context);
-        let found = read();
-        self.collected.context.replace(before);
-        found
+        let outer_context = self.collected.context.replace(context);
+        let result = read();
+        self.collected.context.replace(outer_context);
+        result
     }
 
     /// Adds the current context to a problem: returns the span and the message to report, or `None` if the
@@ -248,8 +248,8 @@ impl<'f> Report<'f> {
 pub(crate) fn reading<T>(text: &str, read: impl FnOnce(&Report<'_>) -> T) -> (T, Vec<Problem>) {
     let files = Files::from_text("a.yaml", text);
     let report = Report::new(&files);
-    let found = read(&report);
-    (found, report.into_problems())
+    let result = read(&report);
+    (result, report.into_problems())
 }
 
 impl From<&str> for Help {

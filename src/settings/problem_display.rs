@@ -18,7 +18,7 @@ impl fmt::Display for Problem {
             true => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
             false => text,
         };
-        let place = match (self.line, self.column) {
+        let location = match (self.line, self.column) {
             (Some(line), Some(column)) => format!("{}:{line}:{column}", self.file),
             _ => self.file.clone(),
         };
@@ -28,7 +28,7 @@ impl fmt::Display for Problem {
             Severity::Note => ("note", BLUE),
         };
         let label = style(format!("{severity}[{}]", self.code), colour);
-        write!(formatter, "{}: {label}: {}", style(place, BOLD), self.message)?;
+        write!(formatter, "{}: {label}: {}", style(location, BOLD), self.message)?;
         let help = self.help.as_ref().map(|help| format!("{} {help}", style("help:".to_owned(), CYAN)));
         match (&self.excerpt, self.line) {
             (Some(excerpt), Some(line)) => {
@@ -87,7 +87,7 @@ impl Excerpt {
         // within it.
         let (mut characters, mut caret, mut width) = (Vec::new(), 0, 0);
         for (at, character) in text[line.clone()].char_indices().map(|(at, c)| (at + line.start, c)) {
-            let (shown, cells) = match masked.iter().find(|range| range.contains(&at)) {
+            let (displayed, cells) = match masked.iter().find(|range| range.contains(&at)) {
                 // The whole secret has one mask, so that its length is not visible.
                 Some(range) if at > range.start.max(line.start) => continue,
                 Some(_) => (MASK.to_owned(), MASK.len()),
@@ -95,39 +95,39 @@ impl Excerpt {
             };
             caret += if at < start { cells } else { 0 };
             width += if (start..end).contains(&at) { cells } else { 0 };
-            characters.push((shown, cells));
+            characters.push((displayed, cells));
         }
         let total: usize = characters.iter().map(|(_, cells)| cells).sum();
-        let least = if total > Self::MAX_CELLS { caret.saturating_sub(Self::CELLS_BEFORE) } else { 0 };
+        let min_cut = if total > Self::MAX_CELLS { caret.saturating_sub(Self::CELLS_BEFORE) } else { 0 };
         // Cut between characters: a character may be several cells wide.
         let mut cut = 0;
         for (_, cells) in &characters {
-            cut += if cut < least { *cells } else { 0 };
+            cut += if cut < min_cut { *cells } else { 0 };
         }
         let (mut excerpt, mut cell) = (if cut > 0 { "…".to_owned() } else { String::new() }, 0);
-        for (shown, cells) in &characters {
+        for (displayed, cells) in &characters {
             if (cut..cut + Self::MAX_CELLS).contains(&cell) {
-                excerpt.push_str(shown);
+                excerpt.push_str(displayed);
             }
             cell += cells;
         }
         if cut + Self::MAX_CELLS < total {
             excerpt.push('…');
         }
-        let most = Self::MAX_CELLS.saturating_sub(caret - cut).max(1);
+        let max_width = Self::MAX_CELLS.saturating_sub(caret - cut).max(1);
         Self {
             text: excerpt.trim_end().to_owned(),
             caret_cell: caret - cut + usize::from(cut > 0),
-            caret_width: width.clamp(1, most),
+            caret_width: width.clamp(1, max_width),
         }
     }
 }
 
 /// Escapes a character for a terminal; returns the text and its width in cells.
 fn escape_with_width(character: char) -> (String, usize) {
-    let shown = if character == '\t' { "    ".to_owned() } else { escaped(character) };
-    let cells = shown.chars().filter_map(UnicodeWidthChar::width).sum();
-    (shown, cells)
+    let displayed = if character == '\t' { "    ".to_owned() } else { escaped(character) };
+    let cells = displayed.chars().filter_map(UnicodeWidthChar::width).sum();
+    (displayed, cells)
 }
 
 /// Escapes control characters, line separators, the byte order mark, and characters that change the direction

@@ -41,14 +41,14 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
     if LAST_WORDS.iter().any(|word| last_word.eq_ignore_ascii_case(word)) {
         return true;
     }
-    let plain: String =
+    let normalized: String =
         name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     // `maxTokens` is a count; `authorizationServers` and a name that ends with `url` are addresses.
-    if matches!(plain.as_str(), "maxtokens" | "authorizationservers") || plain.ends_with("url") {
+    if matches!(normalized.as_str(), "maxtokens" | "authorizationservers") || normalized.ends_with("url") {
         return false;
     }
-    PARTS.into_iter().chain(NAMES_OF_CREDENTIALS.split(' ')).any(|part| plain.contains(part))
-        || ["key", "auth", "assertion"].iter().any(|end| plain.ends_with(end))
+    PARTS.into_iter().chain(NAMES_OF_CREDENTIALS.split(' ')).any(|part| normalized.contains(part))
+        || ["key", "auth", "assertion"].iter().any(|end| normalized.ends_with(end))
         || has_misspelled_secret(name)
 }
 
@@ -58,9 +58,9 @@ fn has_misspelled_secret(name: &str) -> bool {
     let pairs = words.windows(2).map(|pair| pair.concat());
     words.iter().cloned().chain(pairs).any(|word| {
         let is_close = |secret: &str| {
-            let most = if secret.len() >= 12 { 2 } else { 1 };
+            let max_distance = if secret.len() >= 12 { 2 } else { 1 };
             // The first letter is rarely misspelled: "rookie" is not meant as "cookie".
-            word.bytes().next() == secret.bytes().next() && damerau_levenshtein(&word, secret) <= most
+            word.bytes().next() == secret.bytes().next() && damerau_levenshtein(&word, secret) <= max_distance
         };
         // "taken" is one edit away from "token", but is not a misspelling.
         word != "taken" && NAMES_OF_CREDENTIALS.split(' ').any(is_close)
@@ -86,7 +86,7 @@ pub(crate) fn is_only_references(value: &str) -> bool {
     if value.starts_with("file:") {
         return true;
     }
-    let has_default = REFERENCE.find_iter(value).any(|found| found.as_str().contains(":-"));
+    let has_default = REFERENCE.find_iter(value).any(|reference| reference.as_str().contains(":-"));
     let literal = REFERENCE.replace_all(value, "").trim().to_ascii_lowercase();
     !has_default && matches!(literal.as_str(), "" | "bearer" | "basic" | "token" | "apikey")
 }
@@ -96,12 +96,12 @@ pub(crate) fn is_only_references(value: &str) -> bool {
 pub(crate) fn probable_secrets(line: &str, offset: usize) -> Vec<Range<usize>> {
     static KEY: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r#"([^ ,{\["':]*)["' ]*:\s*"#));
     let mut ranges: Vec<Range<usize>> = Vec::new();
-    for found in KEY.captures_iter(line) {
-        let start = found.get_match().end();
+    for captures in KEY.captures_iter(line) {
+        let start = captures.get_match().end();
         let value = &line[start..];
         let is_inside = ranges.last().is_some_and(|last| offset + start < last.end);
         if !is_inside
-            && is_secret_name(&found[1])
+            && is_secret_name(&captures[1])
             && !value.is_empty()
             && !value.starts_with(['{', '['])
             && !is_only_references(value.trim())

@@ -141,7 +141,7 @@ pub(crate) struct Cursor<'a> {
     section: Option<&'a OpenSection<'a>>,
     /// Whether part of the value comes from `${VARIABLE}` or a file, so that messages must not contain the
     /// value.
-    expanded: bool,
+    is_expanded: bool,
 }
 
 impl<'a> Cursor<'a> {
@@ -153,7 +153,7 @@ impl<'a> Cursor<'a> {
         name: &'a str,
         kind: ValueKind,
     ) -> Self {
-        Self { context, node, key_span, name, kind, key: None, section: None, expanded: false }
+        Self { context, node, key_span, name, kind, key: None, section: None, is_expanded: false }
     }
 
     /// Returns a cursor at a part of the value, with another name and kind.
@@ -181,10 +181,10 @@ impl<'a> Cursor<'a> {
     pub(crate) fn scalar(&self) -> Option<String> {
         let Kind::Number(number) = &self.node.kind else { return self.node.scalar() };
         let span = self.node.span;
-        let written = self.context.report.files().text(span).get(span.start..span.end);
+        let spelling = self.context.report.files().text(span).get(span.start..span.end);
         let is_same =
-            |written: &&str| matches!(resolve_plain(written), Kind::Number(same) if same == *number);
-        Some(written.filter(is_same).unwrap_or(number).to_owned())
+            |spelling: &&str| matches!(resolve_plain(spelling), Kind::Number(parsed) if parsed == *number);
+        Some(spelling.filter(is_same).unwrap_or(number).to_owned())
     }
 
     /// Value of another key in the same section, for a key whose meaning depends on it.
@@ -200,22 +200,22 @@ impl<'a> Cursor<'a> {
     /// The string, if it contains references to variables or a file that have to be expanded.
     fn reference(&self) -> Option<&'a str> {
         let is_file = self.context.report.files().origin(self.node.span) == Origin::File;
-        let expands = self.section.is_some_and(|section| section.table.expands_variables);
-        let has_variable = |text: &str| expands && is_file && text.contains("${");
-        self.node.as_text().filter(|text| has_variable(text) || self.names_file(text))
+        let expands_variables = self.section.is_some_and(|section| section.table.expands_variables);
+        let has_variable = |text: &str| expands_variables && is_file && text.contains("${");
+        self.node.as_text().filter(|text| has_variable(text) || self.is_file_reference(text))
     }
 
-    fn names_file(&self, text: &str) -> bool {
+    fn is_file_reference(&self, text: &str) -> bool {
         self.key.is_some_and(|key| key.file) && text.starts_with("file:")
     }
 
     /// Parses the value after expanding the references in it.
     pub(super) fn read_expanded<T>(&self, read: impl FnOnce(&Cursor<'_>) -> Checked<T>) -> Checked<T> {
         let Some(text) = self.reference() else { return read(self) };
-        let expand = if self.names_file(text) { expansion::expand_secret } else { expansion::expand };
+        let expand = if self.is_file_reference(text) { expansion::expand_secret } else { expansion::expand };
         let Expanded { text, external } = expand(self.context, self.node.span, text)?;
         let node = layers::node_of(&text, self.kind, self.node.span);
-        read(&Cursor { node: &node, expanded: external, ..*self })
+        read(&Cursor { node: &node, is_expanded: external, ..*self })
     }
 
     /// Reports an error of the value. The message omits a value from a variable or a referenced file.
@@ -227,8 +227,8 @@ impl<'a> Cursor<'a> {
     pub(crate) fn reject_at<T>(&self, span: SourceSpan, invalid: Invalid) -> Checked<T> {
         let Invalid { code, message, help, shows_value } = invalid;
         let is_variable = self.context.report.files().origin(span) == Origin::Variable;
-        let external = self.key.filter(|_| shows_value && (is_variable || self.expanded));
-        let (message, help) = external.map_or((message, help), |key| {
+        let masked_key = self.key.filter(|_| shows_value && (is_variable || self.is_expanded));
+        let (message, help) = masked_key.map_or((message, help), |key| {
             let section = self.section.map_or("", |section| section.table.id);
             let subject = match is_variable {
                 true => format!("the value of `{section}.{}`", key.name),
@@ -274,9 +274,9 @@ impl<'a> Cursor<'a> {
     }
 
     /// Converts the result of a parser that reports its problems and then returns `None`.
-    pub(crate) fn checked<T>(&self, read: Option<T>) -> Checked<T> {
-        debug_assert!(read.is_some() || self.context.report.errors() > 0, "nothing has been reported");
-        read.ok_or(Reported(()))
+    pub(crate) fn checked<T>(&self, result: Option<T>) -> Checked<T> {
+        debug_assert!(result.is_some() || self.context.report.errors() > 0, "nothing has been reported");
+        result.ok_or(Reported(()))
     }
 
     /// Returns an error if the run was cancelled. Called before slow operations.
@@ -304,9 +304,9 @@ pub(crate) struct OpenSection<'a> {
 impl<'a> OpenSection<'a> {
     /// Parses a section or its short form.
     pub(crate) fn read<T: Section>(value: &Cursor<'_>, base: Option<T>) -> Checked<T> {
-        let read = Self::read_known(value, base)?;
+        let section = Self::read_known(value, base)?;
         let entries = value.node.as_map().unwrap_or_default();
-        if has_unknown(T::keys(), entries) { Err(Reported(())) } else { Ok(read) }
+        if has_unknown(T::keys(), entries) { Err(Reported(())) } else { Ok(section) }
     }
 
     /// Like [`Self::read`], but returns the section even if it has unknown keys, which are still reported.
@@ -320,10 +320,10 @@ impl<'a> OpenSection<'a> {
             }
             _ => OpenSection::open(value, T::keys())?,
         };
-        let read = T::read_fields(&section, base);
+        let fields = T::read_fields(&section, base);
         let (related, keys) = (section.check_related_keys(), T::check_keys(&section));
         let valid = section.check_valid(&[]);
-        related.and(keys).and(valid).and(read)
+        related.and(keys).and(valid).and(fields)
     }
 
     fn new(value: &Cursor<'a>, table: &'static KeyTable, entries: &'a [Entry]) -> Self {
@@ -341,19 +341,22 @@ impl<'a> OpenSection<'a> {
             (Kind::Map(entries), _) => entries.as_slice(),
             (Kind::Null, ShortForm::Null) => &[],
             _ => {
-                let also = if matches!(table.short_form, ShortForm::Text(_)) { "a string or " } else { "" };
+                let alternative =
+                    if matches!(table.short_form, ShortForm::Text(_)) { "a string or " } else { "" };
                 let found = node.describe();
                 let message =
-                    format!("expected {also}a map with the keys of {}, found {found}", table.section);
-                let known = suggest::quoted_list(table.names());
-                let short = if let ShortForm::Text(key) = table.short_form { table.get(key) } else { None };
-                let first = match (key_for(table, node), short.and_then(|key| key.example.split_once(": "))) {
-                    (Some(key), _) => format!("write it under `{}`; ", key.name),
-                    // An example that contains backticks is already a sentence.
-                    (None, Some((_, value))) if !value.contains('`') => format!("write `{value}`; "),
-                    (None, _) => String::new(),
-                };
-                let help = format!("{first}known keys: {known}");
+                    format!("expected {alternative}a map with the keys of {}, found {found}", table.section);
+                let names = suggest::quoted_list(table.names());
+                let short_key =
+                    if let ShortForm::Text(key) = table.short_form { table.get(key) } else { None };
+                let hint =
+                    match (key_for(table, node), short_key.and_then(|key| key.example.split_once(": "))) {
+                        (Some(key), _) => format!("write it under `{}`; ", key.name),
+                        // An example that contains backticks is already a sentence.
+                        (None, Some((_, value))) if !value.contains('`') => format!("write `{value}`; "),
+                        (None, _) => String::new(),
+                    };
+                let help = format!("{hint}known keys: {names}");
                 report.error(Code::WrongType.at_span(node.span), message, help);
                 return Err(Reported(()));
             }
@@ -386,14 +389,14 @@ impl<'a> OpenSection<'a> {
         &self,
         row: &'static Row,
         base: Option<T>,
-        absent: Option<fn() -> T>,
+        default: Option<fn() -> T>,
         read: fn(&Cursor<'_>, Option<T>) -> Checked<T>,
     ) -> Checked<T> {
         let Row::Key(key) = row else { unreachable!("the derive passes the row of a key") };
         let Some(entry) = self.entry(key.name) else {
-            let absent = base.or_else(|| absent.map(|absent| absent()));
+            let value = base.or_else(|| default.map(|default| default()));
             let section = self.table.section;
-            return absent.ok_or_else(|| {
+            return value.ok_or_else(|| {
                 let quote = if key.example.starts_with('`') { "" } else { "`" };
                 let help = format!("write {quote}{}{quote}", key.example);
                 self.missing(format!("{section} has no `{}`", key.name), &help)
@@ -417,15 +420,15 @@ impl<'a> OpenSection<'a> {
         }
         value.read_expanded(|value| read(value, base)).or_else(|reported| {
             self.invalid.borrow_mut().push(key.name);
-            absent.map(|absent| absent()).ok_or(reported)
+            default.map(|default| default()).ok_or(reported)
         })
     }
 
     /// Returns an error if one of the keys `names` has an invalid value; with empty `names`, if any key has.
     /// The problem has already been reported.
     pub(crate) fn check_valid(&self, names: &[&str]) -> Checked<()> {
-        let is_meant = |name: &&'static str| names.is_empty() || names.contains(name);
-        if self.invalid.borrow().iter().any(is_meant) { Err(Reported(())) } else { Ok(()) }
+        let is_checked = |name: &&'static str| names.is_empty() || names.contains(name);
+        if self.invalid.borrow().iter().any(is_checked) { Err(Reported(())) } else { Ok(()) }
     }
 
     /// Reports a missing key, unless the section has an unknown key, which probably is the misspelled key.
@@ -480,9 +483,9 @@ impl<'a> OpenSection<'a> {
 
 /// Collects the parsed parts of a value. Parses every part before it returns an error, so that all problems
 /// are reported in one run.
-pub(crate) fn read_each<T, C: FromIterator<T>>(read: impl Iterator<Item = Checked<T>>) -> Checked<C> {
-    let read: Vec<_> = read.collect();
-    read.into_iter().collect()
+pub(crate) fn read_each<T, C: FromIterator<T>>(results: impl Iterator<Item = Checked<T>>) -> Checked<C> {
+    let results: Vec<_> = results.collect();
+    results.into_iter().collect()
 }
 
 fn has_unknown(table: &KeyTable, entries: &[Entry]) -> bool {
@@ -494,12 +497,12 @@ fn key_for(table: &'static KeyTable, node: &Node) -> Option<&'static KeySpec> {
     let text = node.scalar()?;
     let accepts = |key: &&'static KeySpec| match key.kind {
         ValueKind::Enum(values) => values.contains(&text.as_str()),
-        ValueKind::Count(least, most) => text.parse().is_ok_and(|count| (least..=most).contains(&count)),
+        ValueKind::Count(min, max) => text.parse().is_ok_and(|count| (min..=max).contains(&count)),
         _ => false,
     };
-    let mut found = table.keys().filter(accepts);
-    let first = found.next()?;
-    found.next().is_none().then_some(first)
+    let mut keys = table.keys().filter(accepts);
+    let first = keys.next()?;
+    keys.next().is_none().then_some(first)
 }
 
 /// Parses a section of the file; if the section is absent, every key has its default.
@@ -516,7 +519,7 @@ pub(crate) fn read_section<T: Section>(
 }
 
 /// Default of a field, for `#[section(default)]`.
-pub(crate) fn default_of<T>(absent: Option<fn() -> T>) -> T {
-    let value = absent.map(|absent| absent());
+pub(crate) fn default_of<T>(default: Option<fn() -> T>) -> T {
+    let value = default.map(|default| default());
     value.expect("each key of a section with #[section(default)] has a default")
 }

@@ -127,14 +127,14 @@ impl Files {
 
     /// Line and column of the beginning of `span`.
     pub(crate) fn line_and_column(&self, span: SourceSpan) -> LineAndColumn {
-        let before = self.before(span);
-        let column = before[line_start(before)..].chars().count() + 1;
-        LineAndColumn { line: before.matches('\n').count() + 1, column }
+        let text_before = self.text_before(span);
+        let column = text_before[line_start(text_before)..].chars().count() + 1;
+        LineAndColumn { line: text_before.matches('\n').count() + 1, column }
     }
 
     /// Byte range of the line in which `span` begins, without its line break.
     pub(crate) fn line(&self, span: SourceSpan) -> Range<usize> {
-        let start = line_start(self.before(span));
+        let start = line_start(self.text_before(span));
         let line = self.text(span)[start..].lines().next().unwrap_or_default();
         start..start + line.trim_end_matches('\r').len()
     }
@@ -143,7 +143,7 @@ impl Files {
     /// shorter.
     pub(crate) fn line_below(&self, span: SourceSpan, down: usize) -> Option<SourceSpan> {
         let text = self.text(span);
-        let mut start = line_start(self.before(span));
+        let mut start = line_start(self.text_before(span));
         for _ in 0..down {
             start += text[start..].find('\n')? + 1;
         }
@@ -153,7 +153,7 @@ impl Files {
     }
 
     /// Text of the file before `span`.
-    fn before(&self, span: SourceSpan) -> &str {
+    fn text_before(&self, span: SourceSpan) -> &str {
         let text = self.text(span);
         &text[..text.floor_char_boundary(span.start)]
     }
@@ -174,9 +174,9 @@ impl Files {
     /// without overlap.
     pub(crate) fn masked(&self, span: SourceSpan, line: Range<usize>) -> Vec<Range<usize>> {
         let file = &self.0[span.file];
-        let is_inside = |range: &&Range<usize>| range.start < line.end && line.start < range.end;
+        let is_overlapping = |range: &&Range<usize>| range.start < line.end && line.start < range.end;
         let mut ranges = match file.masked.get() {
-            Some(ranges) => ranges.iter().filter(is_inside).cloned().collect(),
+            Some(ranges) => ranges.iter().filter(is_overlapping).cloned().collect(),
             None => probable_secrets(&file.text.0[line.clone()], line.start),
         };
         let credentials = credentials_in(&file.text.0[line.clone()]).into_iter();

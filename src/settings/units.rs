@@ -28,16 +28,16 @@ const SIZE_UNITS: [(&str, u64); 7] = [
     ("GiB", 1 << 30),
 ];
 
-/// Parses a duration of `least` to `most` milliseconds: `500ms`, `2s`, `1.5m`, `1h`, `7d`.
-pub(crate) fn duration(text: &str, least: u64, most: u64) -> Result<Duration, Invalid> {
+/// Parses a duration of `min` to `max` milliseconds: `500ms`, `2s`, `1.5m`, `1h`, `7d`.
+pub(crate) fn duration(text: &str, min: u64, max: u64) -> Result<Duration, Invalid> {
     let millis = parse_quantity(text, "duration", "500ms", "s", &DURATION_UNITS)?;
-    check_range(millis, [least, most], text, format_duration).map(Duration::from_millis)
+    check_range(millis, [min, max], text, format_duration).map(Duration::from_millis)
 }
 
-/// Parses a size of `least` to `most` bytes: `200B`, `64KiB`, `8MiB`, `1MB`.
-pub(crate) fn size(text: &str, least: u64, most: u64) -> Result<u64, Invalid> {
+/// Parses a size of `min` to `max` bytes: `200B`, `64KiB`, `8MiB`, `1MB`.
+pub(crate) fn size(text: &str, min: u64, max: u64) -> Result<u64, Invalid> {
     let bytes = parse_quantity(text, "size", "64KiB", "KiB", &SIZE_UNITS)?;
-    check_range(bytes, [least, most], text, format_size)
+    check_range(bytes, [min, max], text, format_size)
 }
 
 /// Formats a duration, given in milliseconds, with the largest unit that divides it.
@@ -51,8 +51,11 @@ pub(crate) fn milliseconds(duration: Duration) -> u64 {
 }
 
 /// Serializes a duration as a number of milliseconds.
-pub(crate) fn serialize_milliseconds<S: Serializer>(time: &Duration, out: S) -> Result<S::Ok, S::Error> {
-    out.serialize_u64(milliseconds(*time))
+pub(crate) fn serialize_milliseconds<S: Serializer>(
+    time: &Duration,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(milliseconds(*time))
 }
 
 /// Formats a size, given in bytes, with the largest unit that divides it.
@@ -70,46 +73,46 @@ fn format_amount(amount: u64, units: &[(&str, u64)]) -> String {
 
 fn parse_quantity(
     text: &str,
-    what: &str,
+    kind: &str,
     example: &str,
-    usual: &str,
+    usual_unit: &str,
     units: &[(&str, u64)],
 ) -> Result<u64, Invalid> {
     static QUANTITY: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(r"(?s)^([0-9]+(?:\.[0-9]+)?)([^0-9.].*)?$"));
     let text = text.trim();
-    let known = || suggest::quoted_list(units.iter().map(|(unit, _)| unit));
-    let Some(found) = QUANTITY.captures(text) else {
-        let message = format!("expected a {what} such as `{example}`, found {}", suggest::quoted(text));
-        let help = format!("write a number and a unit: {}", known());
+    let unit_list = || suggest::quoted_list(units.iter().map(|(unit, _)| unit));
+    let Some(captures) = QUANTITY.captures(text) else {
+        let message = format!("expected a {kind} such as `{example}`, found {}", suggest::quoted(text));
+        let help = format!("write a number and a unit: {}", unit_list());
         return Err(Invalid::new(message, help).with_code(Code::WrongType));
     };
-    let (number, unit) = (&found[1], found.get(2).map_or("", |unit| unit.as_str().trim_start()));
+    let (number, unit) = (&captures[1], captures.get(2).map_or("", |unit| unit.as_str().trim_start()));
     if unit.is_empty() {
-        let help = format!("write `{number}{usual}`, or another of the units {}", known());
-        let message = format!("the {what} `{number}` has no unit");
+        let help = format!("write `{number}{usual_unit}`, or another of the units {}", unit_list());
+        let message = format!("the {kind} `{number}` has no unit");
         return Err(Invalid::new(message, help).with_code(Code::InvalidUnit));
     }
     let Some((_, factor)) = units.iter().find(|(name, _)| *name == unit) else {
         let singular = unit.to_ascii_lowercase();
-        let mut words = UNIT_WORDS.split(", ").filter_map(|words| words.split_once(' '));
+        let mut words = UNIT_WORDS.split(", ").filter_map(|entry| entry.split_once(' '));
         let word = words.find(|(word, _)| *word == singular.trim_end_matches('s'));
-        let meant = units.iter().find(|(name, _)| {
+        let suggestion = units.iter().find(|(name, _)| {
             name.eq_ignore_ascii_case(unit)
                 || name.trim_end_matches('B').eq_ignore_ascii_case(unit)
-                || word.is_some_and(|(_, meant)| meant == *name)
+                || word.is_some_and(|(_, symbol)| symbol == *name)
         });
-        let help = match meant {
+        let help = match suggestion {
             Some((name, _)) => format!("did you mean `{number}{name}`?"),
-            None => format!("known units: {}", known()),
+            None => format!("known units: {}", unit_list()),
         };
-        let message = format!("unknown unit `{unit}` of a {what}");
+        let message = format!("unknown unit `{unit}` of a {kind}");
         return Err(Invalid::new(message, help).with_code(Code::InvalidUnit));
     };
     // A whole number of bytes or milliseconds up to 2^53 is exact in `f64`.
     let amount = number.parse::<f64>().map_or(f64::INFINITY, |number| (number * *factor as f64).round());
     if amount > (1_u64 << 53) as f64 {
-        let message = format!("the {what} `{text}` is too large");
+        let message = format!("the {kind} `{text}` is too large");
         let help = format!("write a smaller one, such as `{example}`");
         return Err(Invalid::new(message, help).with_code(Code::OutOfRange));
     }
@@ -117,14 +120,14 @@ fn parse_quantity(
 }
 
 fn check_range(amount: u64, range: [u64; 2], text: &str, format: fn(u64) -> String) -> Result<u64, Invalid> {
-    let [least, most] = range;
-    if (least..=most).contains(&amount) {
+    let [min, max] = range;
+    if (min..=max).contains(&amount) {
         return Ok(amount);
     }
-    let [shown_least, shown_most] = range.map(format);
-    let near = if amount > most { &shown_most } else { &shown_least };
-    let message = format!("expected from `{shown_least}` to `{shown_most}`, found `{text}`");
-    let help = format!("write a value in that range, such as `{near}`");
+    let [formatted_min, formatted_max] = range.map(format);
+    let nearest = if amount > max { &formatted_max } else { &formatted_min };
+    let message = format!("expected from `{formatted_min}` to `{formatted_max}`, found `{text}`");
+    let help = format!("write a value in that range, such as `{nearest}`");
     Err(Invalid::new(message, help).with_code(Code::OutOfRange))
 }
 
@@ -150,16 +153,16 @@ impl Rate {
             let help = format!("write `{count} per second`, `{count} per minute`, or `{count} per 10s`");
             Invalid::new(message, help).with_code(code)
         };
-        let wrong = || invalid(Code::InvalidUnit, "a number of calls and a time");
-        let (count, per) = text.split_once(" per ").ok_or_else(wrong)?;
-        let count: u64 = count.trim().parse().map_err(|_| wrong())?;
+        let malformed = || invalid(Code::InvalidUnit, "a number of calls and a time");
+        let (count, per) = text.split_once(" per ").ok_or_else(malformed)?;
+        let count: u64 = count.trim().parse().map_err(|_| malformed())?;
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let per = match per.trim() {
             "second" => Duration::from_secs(1),
             "minute" => Duration::from_secs(60),
             "hour" => Duration::from_secs(3600),
             "day" => Self::MAX_PERIOD,
-            other => duration(other, 0, u64::MAX).map_err(|_| wrong())?,
+            other => duration(other, 0, u64::MAX).map_err(|_| malformed())?,
         };
         if !(1..=Self::MAX_COUNT).contains(&count) || per.is_zero() || per > Self::MAX_PERIOD {
             return Err(invalid(Code::OutOfRange, "1 to 1000000 calls in 1 ms to 1 day"));

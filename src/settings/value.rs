@@ -111,11 +111,11 @@ impl Setting for Duration {
     const KIND: ValueKind = ValueKind::Duration(0, u64::MAX);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let ValueKind::Duration(least, most) = value.kind else {
+        let ValueKind::Duration(min, max) = value.kind else {
             return value.reject_kind("a duration", None);
         };
         let text = quantity_text(value.node);
-        units::duration(&text, least, most).or_else(|invalid| value.reject(invalid))
+        units::duration(&text, min, max).or_else(|invalid| value.reject(invalid))
     }
 
     fn shown(&self, _kind: ValueKind) -> Option<String> {
@@ -124,19 +124,20 @@ impl Setting for Duration {
 }
 
 /// Parses a duration, or the single enumerated value that the key accepts in place of a duration (returned as
-/// `None`). `other` is the help about that value.
-pub(crate) fn duration_or_enum(value: &Cursor<'_>, other: &str) -> Checked<Option<Duration>> {
-    let ValueKind::Either([ValueKind::Duration(least, most), ValueKind::Enum([word])]) = value.kind else {
+/// `None`). `enum_help` is the help about that value.
+pub(crate) fn duration_or_enum(value: &Cursor<'_>, enum_help: &str) -> Checked<Option<Duration>> {
+    let ValueKind::Either([ValueKind::Duration(min, max), ValueKind::Enum([word])]) = value.kind else {
         return value.reject_kind("a duration", None);
     };
     let text = quantity_text(value.node);
     if text == *word {
         return Ok(None);
     }
-    units::duration(&text, *least, *most).map(Some).or_else(|invalid| {
+    units::duration(&text, *min, *max).map(Some).or_else(|invalid| {
         // A "did you mean" help is complete; the alternative would distract from it.
-        let also = |help: String| if help.ends_with('?') { help } else { format!("{help}, or {other}") };
-        let help = invalid.help.map(also);
+        let with_alternative =
+            |help: String| if help.ends_with('?') { help } else { format!("{help}, or {enum_help}") };
+        let help = invalid.help.map(with_alternative);
         value.reject(Invalid { help, ..invalid })
     })
 }
@@ -196,21 +197,21 @@ numbers!(u8, u16, u32, u64, usize);
 
 /// Parses a count or a size in bytes, and checks it against the range of its key.
 fn number(value: &Cursor<'_>) -> Checked<u64> {
-    let (least, most) = match value.kind {
-        ValueKind::Size(least, most) => {
-            let size = units::size(&quantity_text(value.node), least, most);
+    let (min, max) = match value.kind {
+        ValueKind::Size(min, max) => {
+            let size = units::size(&quantity_text(value.node), min, max);
             return size.or_else(|invalid| value.reject(invalid));
         }
-        ValueKind::Count(least, most) => (least, most),
+        ValueKind::Count(min, max) => (min, max),
         _ => return value.reject_kind("a number", None),
     };
     let number = value.node.as_number().and_then(|text| text.parse().ok());
-    if let Some(number) = number.filter(|count| (least..=most).contains(count)) {
+    if let Some(number) = number.filter(|count| (min..=max).contains(count)) {
         return Ok(number);
     }
     let (name, found) = (value.name, value.node.describe());
-    let message = format!("{name} must be a whole number from {least} to {most}, found {found}");
-    let help = format!("write a number such as `{}`", least.max(1));
+    let message = format!("{name} must be a whole number from {min} to {max}, found {found}");
+    let help = format!("write a number such as `{}`", min.max(1));
     value.reject(Invalid::new(message, help).with_code(number_code(value)))
 }
 
@@ -231,12 +232,12 @@ pub(crate) trait EnumSetting: Copy + PartialEq + 'static {
 
     /// Returns the variant with this name.
     fn from_name(name: &str) -> Option<Self> {
-        Self::VALUES.iter().find(|(known, _)| *known == name).map(|(_, variant)| *variant)
+        Self::VALUES.iter().find(|(candidate, _)| *candidate == name).map(|(_, variant)| *variant)
     }
 
     /// Returns the name of the variant.
     fn as_str(&self) -> &'static str {
-        Self::VALUES.iter().find(|(_, known)| known == self).map_or("", |(name, _)| name)
+        Self::VALUES.iter().find(|(_, variant)| variant == self).map_or("", |(name, _)| name)
     }
 }
 
@@ -245,16 +246,16 @@ pub(crate) fn read_one_of<T>(
     value: &Cursor<'_>,
     mut names: impl Iterator<Item = (&'static str, T)> + Clone,
 ) -> Checked<T> {
-    let known = names.clone().map(|(name, _)| name);
-    let found = value.node.scalar().unwrap_or_default();
-    if let Some((_, meant)) = names.find(|(name, _)| *name == found) {
-        return Ok(meant);
+    let allowed = names.clone().map(|(name, _)| name);
+    let text = value.node.scalar().unwrap_or_default();
+    if let Some((_, paired_value)) = names.find(|(name, _)| *name == text) {
+        return Ok(paired_value);
     }
     value.reject_renamed_value()?;
-    let one_of = if known.clone().count() == 1 { "" } else { "one of " };
-    let listed = suggest::quoted_list(known.clone());
-    let message = format!("{} must be {one_of}{listed}; found {}", value.name, value.node.describe());
-    let help = suggest::nearest(&found, known).map(|name| format!("did you mean `{name}`?"));
+    let one_of = if allowed.clone().count() == 1 { "" } else { "one of " };
+    let name_list = suggest::quoted_list(allowed.clone());
+    let message = format!("{} must be {one_of}{name_list}; found {}", value.name, value.node.describe());
+    let help = suggest::nearest(&text, allowed).map(|name| format!("did you mean `{name}`?"));
     value.reject(Invalid { code: Code::UnknownValue, message, help, shows_value: true })
 }
 
@@ -382,8 +383,8 @@ impl<T: Setting> Setting for OneOrMore<T> {
         match &value.node.kind {
             Kind::List(items) => read_items(value, items).map(Self),
             _ => {
-                let one = value.part(value.node, value.name, T::KIND).with_key_span(value.node.span);
-                T::read(&one).map(|one| Self(vec![one]))
+                let item = value.part(value.node, value.name, T::KIND).with_key_span(value.node.span);
+                T::read(&item).map(|item| Self(vec![item]))
             }
         }
     }

@@ -87,8 +87,8 @@ impl StoreAddress {
                 let sentinels = hosts(Self::SENTINEL_PORT_DEFAULT)?;
                 let (primary, database) = path.split_once('/').unwrap_or((path, ""));
                 // The characters that Sentinel itself accepts in a name.
-                let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-                if primary.is_empty() || !primary.bytes().all(is_good) {
+                let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+                if primary.is_empty() || !primary.bytes().all(is_allowed) {
                     return Err("the part after the hosts is not the name of a primary");
                 }
                 (StoreLocation::Sentinels { sentinels, primary: primary.into() }, database)
@@ -115,8 +115,8 @@ impl StoreHost {
             Some(rest) => rest.split_once(']').ok_or(NO_HOST)?,
             None => text.split_at(text.find(':').unwrap_or(text.len())),
         };
-        let is_good = |character: char| character.is_ascii_alphanumeric() || "-._:".contains(character);
-        if name.is_empty() || !name.chars().all(is_good) {
+        let is_allowed = |character: char| character.is_ascii_alphanumeric() || "-._:".contains(character);
+        if name.is_empty() || !name.chars().all(is_allowed) {
             return Err(NO_HOST);
         }
         let port = match port {
@@ -180,8 +180,8 @@ pub struct StoreSettings {
 fn read_prefix(value: &Cursor<'_>) -> Checked<String> {
     const LIMIT_BYTES: usize = 64;
     let text = text_of(value)?;
-    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/{}".contains(&byte);
-    if !text.is_empty() && text.len() <= LIMIT_BYTES && text.bytes().all(is_good) {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/{}".contains(&byte);
+    if !text.is_empty() && text.len() <= LIMIT_BYTES && text.bytes().all(is_allowed) {
         return Ok(text.to_owned());
     }
     let message = format!("{} must have 1 to {LIMIT_BYTES} letters, digits and `-_.:/{{}}`", value.name);
@@ -201,8 +201,9 @@ impl StoreSettings {
             |at: CodedSpan, message: &str, help| checked = Err(section.reject_at(at, message, help));
         let span_of = |key| section.entry(key).map(|entry| Code::ConflictingKeys.at_span(entry.value.span));
         if let Some(at) = span_of("database") {
-            if let Some(named) = address.database {
-                let message = format!("`database` has no effect beside the {named} that `url` ends with");
+            if let Some(url_database) = address.database {
+                let message =
+                    format!("`database` has no effect beside the {url_database} that `url` ends with");
                 reject(at, &message, "remove one of the two");
             } else if address.is_cluster() && self.database != Some(0) {
                 let help = "remove `database`; use `prefix` to separate keys";
@@ -263,10 +264,10 @@ mod tests {
     fn sentinels_name_the_server() {
         let sentinels =
             |sentinels, primary: &str| StoreLocation::Sentinels { sentinels, primary: primary.into() };
-        let two = vec![host("a", 26379), host("b", 7)];
-        check("redis+sentinel://a,b:7/mymaster", sentinels(two, "mymaster"), false, None);
-        let one = vec![host("::1", 26379)];
-        check("valkeys+sentinel://[::1]/my-master/2", sentinels(one, "my-master"), true, Some(2));
+        let two_hosts = vec![host("a", 26379), host("b", 7)];
+        check("redis+sentinel://a,b:7/mymaster", sentinels(two_hosts, "mymaster"), false, None);
+        let one_host = vec![host("::1", 26379)];
+        check("valkeys+sentinel://[::1]/my-master/2", sentinels(one_host, "my-master"), true, Some(2));
         for primary in ["a,b", "a/my master"] {
             let expected = "the part after the hosts is not the name of a primary";
             check_invalid(&format!("redis+sentinel://{primary}"), expected);

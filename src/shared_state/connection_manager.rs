@@ -68,8 +68,8 @@ pub(super) struct StoreClient {
     pub(super) names: KeyedHash,
     pub(super) events: broadcast::Sender<ReplicaEvent>,
     pub(super) counts: LabelCounter,
-    writing: Arc<Semaphore>,
-    connected: ArcSwapOption<ActiveConnection>,
+    write_permits: Arc<Semaphore>,
+    active_connection: ArcSwapOption<ActiveConnection>,
     pub(super) state: watch::Sender<StoreState>,
 }
 
@@ -96,8 +96,8 @@ impl StoreClient {
             cipher,
             events: broadcast::Sender::new(LISTENER_BACKLOG),
             counts: LabelCounter::new(["success", "failed", "not_written", "undecryptable"]),
-            writing: Arc::new(Semaphore::new(WRITE_LIMIT as usize)),
-            connected: ArcSwapOption::empty(),
+            write_permits: Arc::new(Semaphore::new(WRITE_LIMIT as usize)),
+            active_connection: ArcSwapOption::empty(),
             state: watch::Sender::new(state),
         }
     }
@@ -124,19 +124,19 @@ impl StoreClient {
     /// flight. Requires a Tokio runtime.
     pub(super) fn run_detached(self: &Arc<Self>, command: &mut Cmd, bytes: usize) {
         let units = u32::try_from(bytes / WRITE_UNIT_BYTES + 1).unwrap_or(u32::MAX).min(WRITE_LIMIT);
-        let Ok(permit) = Arc::clone(&self.writing).try_acquire_many_owned(units) else {
+        let Ok(permit) = Arc::clone(&self.write_permits).try_acquire_many_owned(units) else {
             self.counts.add("not_written");
             return;
         };
         let (client, command) = (Arc::clone(self), command.take());
-        let mut running = Box::pin(async move {
+        let mut operation = Box::pin(async move {
             // `run` has already counted a failure.
             let _ = client.run::<()>(&command).await;
             drop(permit);
         });
         // The first poll puts the command into the connection's queue, so that the order of commands is kept.
-        if running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            tokio::spawn(running);
+        if operation.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            tokio::spawn(operation);
         }
     }
 
@@ -144,12 +144,13 @@ impl StoreClient {
         &self,
         operation: impl AsyncFnOnce(StoreConnection) -> RedisResult<T>,
     ) -> Result<T, StoreUnreachable> {
-        let result = match self.connected.load_full() {
+        let result = match self.active_connection.load_full() {
             None => Err(no_response(io::ErrorKind::NotConnected)),
-            Some(connected) => {
-                let result = timeout(self.settings.timeout, operation(connected.connection.clone())).await;
+            Some(active_connection) => {
+                let result =
+                    timeout(self.settings.timeout, operation(active_connection.connection.clone())).await;
                 let result = result.unwrap_or_else(|_| Err(no_response(io::ErrorKind::TimedOut)));
-                connected.record(result.as_ref().err());
+                active_connection.record(result.as_ref().err());
                 result
             }
         };
@@ -170,12 +171,12 @@ impl StoreClient {
                 Ok(opened) => {
                     info!(%address, "shared state connected");
                     is_logged = false;
-                    let since = Instant::now();
+                    let connected_at = Instant::now();
                     let reason = self.use_connection(opened).await;
                     warn!(%address, reason, "shared state connection lost");
                     // A short-lived connection does not reset the backoff: the server may accept connections
                     // that fail again and again.
-                    if since.elapsed() > RECONNECT_BACKOFF.1 {
+                    if connected_at.elapsed() > RECONNECT_BACKOFF.1 {
                         backoff = RECONNECT_BACKOFF.0;
                     }
                 }
@@ -195,8 +196,8 @@ impl StoreClient {
     async fn use_connection(&self, opened: OpenConnection) -> &'static str {
         let OpenConnection { connection, close_sender, mut close_receiver, mut pushes, driver: _driver } =
             opened;
-        let connected = Arc::new(ActiveConnection::new(connection, close_sender));
-        self.set_connected(Some(Arc::clone(&connected)));
+        let active_connection = Arc::new(ActiveConnection::new(connection, close_sender));
+        self.set_connected(Some(Arc::clone(&active_connection)));
         let reason = loop {
             tokio::select! {
                 push = pushes.recv() => match push {
@@ -214,11 +215,11 @@ impl StoreClient {
                     // One node of a Cluster has disconnected. It counts as one failure, so the loss of all
                     // nodes counts as several in a row.
                     Some(PushInfo { kind: PushKind::Disconnection, .. }) => {
-                        connected.record(Some(&no_response(io::ErrorKind::NotConnected)));
+                        active_connection.record(Some(&no_response(io::ErrorKind::NotConnected)));
                     }
                     Some(_) => {}
                 },
-                reason = close_receiver.recv() => break reason.expect("a sender is in `connected`"),
+                reason = close_receiver.recv() => break reason.expect("a sender is in `active_connection`"),
             }
         };
         self.set_connected(None);
@@ -237,16 +238,16 @@ impl StoreClient {
 
     /// Decrypts a value of the store, and counts a value that no replica has encrypted.
     pub(super) fn decrypted(&self, purpose: Purpose<'_>, encrypted: &[u8]) -> Option<Vec<u8>> {
-        let opened = self.cipher.decrypt(purpose, encrypted);
-        if opened.is_none() {
+        let plaintext = self.cipher.decrypt(purpose, encrypted);
+        if plaintext.is_none() {
             self.counts.add("undecryptable");
         }
-        opened
+        plaintext
     }
 
-    pub(super) fn set_connected(&self, connected: Option<Arc<ActiveConnection>>) {
-        let is_up = connected.is_some();
-        self.connected.store(connected);
+    pub(super) fn set_connected(&self, connection: Option<Arc<ActiveConnection>>) {
+        let is_up = connection.is_some();
+        self.active_connection.store(connection);
         self.state.send_replace(StoreState { is_up, since: SystemTime::now() });
     }
 }
@@ -266,8 +267,8 @@ impl ActiveConnection {
         // responds to reads, so the first rejected write closes its connection.
         let is_read_only = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
         if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= FAILURE_LIMIT || is_read_only {
-            let several = "several operations in a row failed";
-            let reason = if is_read_only { "the server is read-only" } else { several };
+            let repeated_failure = "several operations in a row failed";
+            let reason = if is_read_only { "the server is read-only" } else { repeated_failure };
             // A full channel means that the connection is being closed already.
             let _ = self.close_sender.try_send(reason);
         }

@@ -144,9 +144,9 @@ impl SharedStore {
     /// Returns the key in the store of the value that `kind` and `parts` identify. The key is the same on
     /// every replica. It contains a keyed hash, so it reveals nothing about the parts.
     pub fn name(&self, kind: &str, parts: &[&[u8]]) -> String {
-        let mut all = vec![kind.as_bytes()];
-        all.extend_from_slice(parts);
-        format!("{}:{kind}:{}", self.client.settings.prefix, self.client.names.hash(&all))
+        let mut hashed_parts = vec![kind.as_bytes()];
+        hashed_parts.extend_from_slice(parts);
+        format!("{}:{kind}:{}", self.client.settings.prefix, self.client.names.hash(&hashed_parts))
     }
 
     /// Takes one unit of a rate limit (GCRA): moves its theoretical arrival time ahead by
@@ -163,7 +163,7 @@ impl SharedStore {
         burst_tolerance: Duration,
     ) -> Result<Duration, StoreUnreachable> {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
-        let wait: u64 = self
+        let wait_micros: u64 = self
             .client
             .run_script(
                 connection_manager::TAKE
@@ -172,7 +172,7 @@ impl SharedStore {
                     .arg(micros(burst_tolerance)),
             )
             .await?;
-        Ok(Duration::from_micros(wait))
+        Ok(Duration::from_micros(wait_micros))
     }
 
     /// The value under a key. A value that no replica has written is ignored.
@@ -182,12 +182,12 @@ impl SharedStore {
     /// [`StoreUnreachable`] if the store can't be reached.
     pub async fn get(&self, name: &str) -> Result<Option<StoredValue>, StoreUnreachable> {
         let limit_bytes = self.entry_limit_bytes();
-        let (encrypted, left): (Vec<u8>, i64) =
+        let (encrypted, remaining_ms): (Vec<u8>, i64) =
             self.client.run_script(connection_manager::GET.key(name).arg(limit_bytes)).await?;
         // The time is negative if the value is missing, or has no expiry and so was not written by a replica.
-        let Ok(left) = u64::try_from(left) else { return Ok(None) };
+        let Ok(remaining_ms) = u64::try_from(remaining_ms) else { return Ok(None) };
         let content = self.client.decrypted(Purpose::Stored(name), &encrypted);
-        Ok(content.map(|content| StoredValue { content, remaining_ttl: Duration::from_millis(left) }))
+        Ok(content.map(|content| StoredValue { content, remaining_ttl: Duration::from_millis(remaining_ms) }))
     }
 
     /// Stores a value under a key for a time. The write is not awaited; a value that is too long is not
@@ -243,8 +243,10 @@ impl SharedStore {
     /// [`StoreUnreachable`] if the store can't be reached.
     pub async fn members(&self, group: &str) -> Result<Vec<Vec<u8>>, StoreUnreachable> {
         let values: Vec<Vec<u8>> = self.client.run(cmd("HVALS").arg(group)).await?;
-        let some = values.iter().take(MEMBER_LIMIT);
-        Ok(some.filter_map(|encrypted| self.client.decrypted(Purpose::Stored(group), encrypted)).collect())
+        let first_values = values.iter().take(MEMBER_LIMIT);
+        Ok(first_values
+            .filter_map(|encrypted| self.client.decrypted(Purpose::Stored(group), encrypted))
+            .collect())
     }
 
     /// Publishes a message to all replicas, including this one, without waiting for the store.

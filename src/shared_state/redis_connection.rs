@@ -58,19 +58,19 @@ impl OpenConnection {
     ///
     /// The reason for the failure, for the log.
     pub(super) async fn open(settings: &StoreSettings, channel: &str) -> Result<Self, String> {
-        let found;
+        let primary_location;
         let location = match &settings.address.location {
             StoreLocation::Sentinels { sentinels, primary } => {
-                found = StoreLocation::Server(find_primary(settings, sentinels, primary).await?);
-                &found
+                primary_location = StoreLocation::Server(find_primary(settings, sentinels, primary).await?);
+                &primary_location
             }
             location => location,
         };
         let (close_sender, close_receiver) = mpsc::channel(1);
-        let (pushed, pushes) = mpsc::channel(PUSH_LIMIT);
+        let (push_sender, pushes) = mpsc::channel(PUSH_LIMIT);
         let overflow_sender = close_sender.clone();
         let push = move |info| {
-            pushed.try_send(info).inspect_err(|_| {
+            push_sender.try_send(info).inspect_err(|_| {
                 let _ = overflow_sender.try_send("messages arrived faster than they were read");
             })
         };
@@ -94,9 +94,9 @@ impl OpenConnection {
                     .set_pipeline_buffer_size(QUEUE_LIMIT);
                 let login =
                     connection_info(&settings.user, &settings.password).set_db(settings.selected_database());
-                let (mut connection, driving) =
+                let (mut connection, driver_future) =
                     MultiplexedConnection::new_with_config(&login, stream, config).await?;
-                driver.spawn(driving);
+                driver.spawn(driver_future);
                 connection.subscribe(channel).await?;
                 StoreConnection::Server(connection)
             };
@@ -174,15 +174,15 @@ fn cluster(
 
 /// Describes why connecting failed, without the passwords, which a server may repeat in its error message.
 pub(super) fn describe_error(error: &RedisError, settings: &StoreSettings) -> String {
-    let text = error.to_string();
+    let message = error.to_string();
     // A server that does not know `HELLO` repeats the arguments of the command, and may truncate them.
-    let is_unknown = text.contains("HELLO") && text.contains("args beginning with");
+    let is_unknown = message.contains("HELLO") && message.contains("args beginning with");
     if is_unknown || error.kind() == ErrorKind::RESP3NotSupported {
         return "`HELLO` is an unknown command: the server is older than Redis 6".to_owned();
     }
     let passwords = [&settings.password, &settings.sentinel_password];
     let passwords = passwords.into_iter().flatten().filter(|password| !password.is_empty());
-    passwords.fold(text, |text, password| text.replace(password.as_str(), "…"))
+    passwords.fold(message, |message, password| message.replace(password.as_str(), "…"))
 }
 
 /// A connection to any kind of store.

@@ -12,20 +12,20 @@ pub(super) async fn find_primary(
     sentinels: &[StoreHost],
     name: &str,
 ) -> Result<StoreHost, String> {
-    let mut last = String::new();
+    let mut last_error = String::new();
     for sentinel in sentinels {
         let request = async {
             let stream = stream(sentinel, settings.tls.as_ref()).await?;
             let login = connection_info(&settings.sentinel_user, &settings.sentinel_password);
             let config = AsyncConnectionConfig::new();
-            let (mut connection, driving) =
+            let (mut connection, driver_future) =
                 MultiplexedConnection::new_with_config(&login, stream, config).await?;
             let mut driver = JoinSet::new();
-            driver.spawn(driving);
+            driver.spawn(driver_future);
             let mut command = redis::cmd("SENTINEL");
             command.arg("get-master-addr-by-name").arg(name).query_async(&mut connection).await
         };
-        last = match timeout(NODE_TIMEOUT, request).await {
+        last_error = match timeout(NODE_TIMEOUT, request).await {
             Ok(Ok(Some((name, port)))) => {
                 let name: String = name;
                 return Ok(StoreHost { name: name.into(), port });
@@ -35,5 +35,5 @@ pub(super) async fn find_primary(
             Err(_) => format!("no response of Sentinel {sentinel} within {NODE_TIMEOUT:?}"),
         };
     }
-    Err(last)
+    Err(last_error)
 }

@@ -26,10 +26,10 @@ struct CallState {
     span: Span,
     attempts: AtomicU32,
     /// Number of requests that may have reached an upstream.
-    sent: AtomicU32,
+    sent_requests: AtomicU32,
     upstream_time: Mutex<UpstreamTime>,
     /// The call whose upstream request this call waits for (request coalescing), if it sends none itself.
-    joined: OnceLock<CallContext>,
+    joined_call: OnceLock<CallContext>,
 }
 
 /// Total time in which at least one attempt was in flight. Hedged attempts overlap, so their durations are
@@ -39,27 +39,27 @@ struct UpstreamTime {
     /// Number of attempts in flight.
     in_flight: u32,
     /// Start of the current period with attempts in flight; `None` if no attempt is in flight.
-    since: Option<Instant>,
+    in_flight_since: Option<Instant>,
     /// Total duration of the earlier periods.
-    before: Duration,
+    completed: Duration,
 }
 
 impl UpstreamTime {
     fn start(&mut self) {
         self.in_flight += 1;
-        self.since.get_or_insert_with(Instant::now);
+        self.in_flight_since.get_or_insert_with(Instant::now);
     }
 
     fn end(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
         if self.in_flight == 0 {
-            self.before = self.so_far();
-            self.since = None;
+            self.completed = self.total();
+            self.in_flight_since = None;
         }
     }
 
-    fn so_far(&self) -> Duration {
-        self.before + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    fn total(&self) -> Duration {
+        self.completed + self.in_flight_since.map_or(Duration::ZERO, |start| start.elapsed())
     }
 }
 
@@ -105,31 +105,31 @@ impl CallContext {
     /// Records that this call waits for the upstream request of the call `other`.
     pub fn join(&self, other: &Self) {
         // A call waits for one request at most, so a second `set` would have the same value.
-        let _ = self.0.joined.set(other.clone());
+        let _ = self.0.joined_call.set(other.clone());
     }
 
     /// Records that a request is passed to an open connection or a running program. From then on, the
     /// upstream may have received the request.
     pub fn request_sent(&self) {
-        self.0.sent.fetch_add(1, Ordering::Relaxed);
+        self.0.sent_requests.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Undoes [`request_sent`](Self::request_sent): certainly no part of the request was written.
     pub fn request_unsent(&self) {
-        self.0.sent.fetch_sub(1, Ordering::Relaxed);
+        self.0.sent_requests.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Whether an upstream may have received a request of this call, or of the call that it joined.
     pub fn was_sent(&self) -> bool {
-        let any = |call: &Self| call.0.sent.load(Ordering::Relaxed) > 0;
-        any(self) || self.0.joined.get().is_some_and(any)
+        let has_sent = |call: &Self| call.0.sent_requests.load(Ordering::Relaxed) > 0;
+        has_sent(self) || self.0.joined_call.get().is_some_and(has_sent)
     }
 
     /// Time with an attempt in flight: of this call, or else of the call that it joined. `None` if there was
     /// no attempt.
     pub fn upstream_time(&self) -> Option<Duration> {
-        let time = |call: &Self| (call.attempts() > 0).then(|| call.0.upstream_time.lock().so_far());
-        time(self).or_else(|| time(self.0.joined.get()?))
+        let time = |call: &Self| (call.attempts() > 0).then(|| call.0.upstream_time.lock().total());
+        time(self).or_else(|| time(self.0.joined_call.get()?))
     }
 }
 

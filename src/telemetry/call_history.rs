@@ -66,41 +66,41 @@ pub struct CallCounts {
 impl History {
     /// Samples the metrics: completes the current slot and starts the next one.
     pub fn sample(&self, meters: &Meters, now: SystemTime) {
-        let counted = sample_counts(meters);
+        let counts = sample_counts(meters);
         let mut slots = self.0.lock();
         if slots.past.len() == SLOTS {
             slots.past.pop_front();
         }
-        let slot = slots.current_slot(&counted, now);
+        let slot = slots.current_slot(&counts, now);
         slots.past.push_back(slot);
-        slots.last_sample = counted;
+        slots.last_sample = counts;
     }
 
     /// The slots of the last hour, oldest first. The last slot ends now and is incomplete.
     pub fn read(&self, meters: &Meters, now: SystemTime) -> Vec<HistorySlot> {
-        let counted = sample_counts(meters);
+        let counts = sample_counts(meters);
         let slots = self.0.lock();
-        let current = slots.current_slot(&counted, now);
+        let current = slots.current_slot(&counts, now);
         slots.past.iter().cloned().chain([current]).collect()
     }
 }
 
 impl Slots {
     /// Builds the slot from the last sample until now.
-    fn current_slot(&self, counted: &SampleCounts, now: SystemTime) -> HistorySlot {
-        let known: BTreeSet<&Arc<str>> = self.past.iter().flat_map(|slot| slot.routes.keys()).collect();
-        let mut free_routes = HISTORY_ROUTES_LIMIT.saturating_sub(known.len());
-        let mut routes = calls_between(&self.last_sample, counted);
+    fn current_slot(&self, counts: &SampleCounts, now: SystemTime) -> HistorySlot {
+        let known_tools: BTreeSet<&Arc<str>> = self.past.iter().flat_map(|slot| slot.routes.keys()).collect();
+        let mut free_routes = HISTORY_ROUTES_LIMIT.saturating_sub(known_tools.len());
+        let mut routes = calls_between(&self.last_sample, counts);
         let (all, called) = (CallCounts::sum(routes.values()), routes.len());
         routes.retain(|tool, _| {
-            let is_known = known.contains(tool);
+            let is_known = known_tools.contains(tool);
             let is_tracked = is_known || free_routes > 0;
             free_routes -= usize::from(is_tracked && !is_known);
             is_tracked
         });
         // If the clock was set back, this slot has no duration, and the next one begins at the current time.
-        let begin = self.past.back().map_or(now, |last| last.time.1).min(now);
-        HistorySlot { time: (begin, now), all, omitted_routes: called - routes.len(), routes }
+        let start = self.past.back().map_or(now, |last| last.time.1).min(now);
+        HistorySlot { time: (start, now), all, omitted_routes: called - routes.len(), routes }
     }
 }
 
@@ -148,17 +148,17 @@ impl CallCounts {
     /// returned.
     #[expect(clippy::cast_precision_loss, reason = "an estimate; counts of an hour are far below 2^53")]
     pub fn quantile(&self, share: f64) -> Option<Duration> {
-        let wanted = share * self.took.count() as f64;
-        let (mut below, mut lower) = (0.0, 0.0);
+        let rank = share * self.took.count() as f64;
+        let (mut cumulative, mut lower) = (0.0, 0.0);
         for (index, count) in self.took.buckets.iter().enumerate().filter(|(_, count)| **count > 0) {
             let count = *count as f64;
-            lower = index.checked_sub(1).map_or(0.0, |before| BUCKET_BOUNDS[before]).max(lower);
+            lower = index.checked_sub(1).map_or(0.0, |previous| BUCKET_BOUNDS[previous]).max(lower);
             let upper = BUCKET_BOUNDS.get(index).copied().unwrap_or(lower);
-            if below + count >= wanted {
-                let inside = ((wanted - below) / count).clamp(0.0, 1.0);
-                return Some(Duration::from_secs_f64(lower + (upper - lower) * inside));
+            if cumulative + count >= rank {
+                let fraction = ((rank - cumulative) / count).clamp(0.0, 1.0);
+                return Some(Duration::from_secs_f64(lower + (upper - lower) * fraction));
             }
-            below += count;
+            cumulative += count;
         }
         None
     }
@@ -216,7 +216,7 @@ pub struct FailedCalls(Arc<Mutex<Ring>>);
 
 #[derive(Debug, Default)]
 struct Ring {
-    last: VecDeque<FailedCall>,
+    failures: VecDeque<FailedCall>,
     total: u64,
 }
 
@@ -229,18 +229,18 @@ impl FailedCalls {
         }
         let mut stored = self.0.lock();
         stored.total += 1;
-        if stored.last.len() >= FAILURES_LIMIT {
-            stored.last.pop_front();
+        if stored.failures.len() >= FAILURES_LIMIT {
+            stored.failures.pop_front();
         }
-        stored.last.push_back(failure);
+        stored.failures.push_back(failure);
     }
 
     /// Returns the stored failures that match, newest first and at most `limit`, and the total number of
     /// failures so far.
-    pub fn last(&self, limit: usize, is_wanted: impl Fn(&FailedCall) -> bool) -> (Vec<FailedCall>, u64) {
+    pub fn last(&self, limit: usize, is_match: impl Fn(&FailedCall) -> bool) -> (Vec<FailedCall>, u64) {
         let stored = self.0.lock();
-        let wanted = stored.last.iter().rev().filter(|failure| is_wanted(failure));
-        (wanted.take(limit).cloned().collect(), stored.total)
+        let matching = stored.failures.iter().rev().filter(|failure| is_match(failure));
+        (matching.take(limit).cloned().collect(), stored.total)
     }
 }
 
@@ -355,8 +355,8 @@ mod tests {
             history.sample(&meters, end_of_slot(1));
         }
         let past = history.read(&meters, end_of_slot(2));
-        let all: u64 = past.iter().map(|slot| slot.all.calls).sum();
-        assert_eq!(all, HISTORY_ROUTES_LIMIT as u64 + 3);
+        let total: u64 = past.iter().map(|slot| slot.all.calls).sum();
+        assert_eq!(total, HISTORY_ROUTES_LIMIT as u64 + 3);
     }
 
     #[test]
@@ -398,11 +398,11 @@ mod tests {
         for number in 0..=FAILURES_LIMIT {
             failures.add(failure(&format!("t{number}"), "why"));
         }
-        let (last, all) = failures.last(usize::MAX, |_| true);
-        assert_eq!((last.len(), all), (FAILURES_LIMIT, FAILURES_LIMIT as u64 + 1));
+        let (last, total) = failures.last(usize::MAX, |_| true);
+        assert_eq!((last.len(), total), (FAILURES_LIMIT, FAILURES_LIMIT as u64 + 1));
         assert_eq!((&*last[0].tool, &*last[FAILURES_LIMIT - 1].tool), ("t500", "t1"));
-        let (wanted, _) = failures.last(1, |failure| &*failure.tool == "t7");
-        assert_eq!(wanted.len(), 1);
+        let (matching, _) = failures.last(1, |failure| &*failure.tool == "t7");
+        assert_eq!(matching.len(), 1);
     }
 
     #[test]

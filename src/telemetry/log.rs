@@ -111,23 +111,23 @@ pub fn init(settings: &LogSettings) -> Result<(), String> {
     let writer = LogWriter::start(io::stderr(), settings.format)
         .map_err(|error| format!("the log thread can't be started: {error}"))?;
     let level: LevelFilter = settings.level.as_str().parse().expect("a test parses each word");
-    let lines = Subscriber::builder()
+    let subscriber = Subscriber::builder()
         .with_max_level(level)
         .with_timer(write_now as fn(&mut Writer<'_>) -> fmt::Result)
         .with_writer(writer.clone())
         // The library would report its own errors with `eprintln!`, which panics and ends the program if
         // standard error is closed.
         .log_internal_errors(false);
-    let set = match settings.format {
+    let result = match settings.format {
         LogFormat::Text => {
-            let lines = lines.with_ansi(io::stderr().is_terminal()).fmt_fields(TextFields);
-            tracing::subscriber::set_global_default(lines.finish())
+            let subscriber = subscriber.with_ansi(io::stderr().is_terminal()).fmt_fields(TextFields);
+            tracing::subscriber::set_global_default(subscriber.finish())
         }
         LogFormat::Json => tracing::subscriber::set_global_default(
-            lines.json().flatten_event(true).with_ansi(false).finish(),
+            subscriber.json().flatten_event(true).with_ansi(false).finish(),
         ),
     };
-    set.ok().and_then(|()| WRITER.set(writer).ok()).ok_or_else(|| "the log is already set up".to_owned())
+    result.ok().and_then(|()| WRITER.set(writer).ok()).ok_or_else(|| "the log is already set up".to_owned())
 }
 
 /// The current time in UTC, in the format of log lines: `2026-11-21T23:36:47.647162Z`.
@@ -215,14 +215,14 @@ pub struct ErrorChain<'a>(pub &'a dyn Error);
 
 impl Display for ErrorChain<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut before = self.0.to_string();
-        formatter.write_str(&before)?;
+        let mut previous = self.0.to_string();
+        formatter.write_str(&previous)?;
         let mut next = self.0.source();
         while let Some(error) = next {
-            let words = error.to_string();
-            if !before.contains(&words) {
-                write!(formatter, ": {words}")?;
-                before = words;
+            let message = error.to_string();
+            if !previous.contains(&message) {
+                write!(formatter, ": {message}")?;
+                previous = message;
             }
             next = error.source();
         }
@@ -265,9 +265,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
+    struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl io::Write for Written {
+    impl io::Write for SharedBuffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -281,11 +281,11 @@ mod tests {
     /// The lines that are logged, without their time.
     #[track_caller]
     fn check(log: fn(), expected: &str) {
-        let written = Written::default();
-        let writer = written.clone();
-        let lines = Subscriber::builder().with_ansi(false).with_writer(move || writer.clone());
-        with_default(lines.fmt_fields(TextFields).finish(), log);
-        let text = String::from_utf8(written.0.lock().clone()).unwrap();
+        let output = SharedBuffer::default();
+        let writer = output.clone();
+        let subscriber = Subscriber::builder().with_ansi(false).with_writer(move || writer.clone());
+        with_default(subscriber.fmt_fields(TextFields).finish(), log);
+        let text = String::from_utf8(output.0.lock().clone()).unwrap();
         let (_, line) = text.split_once('Z').unwrap();
         assert_eq!(line, format!("  INFO glossator::telemetry::log::tests: {expected}\n"));
     }

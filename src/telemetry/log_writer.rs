@@ -180,43 +180,46 @@ mod tests {
         assert!(line["timestamp"].as_str().unwrap().ends_with('Z'));
     }
 
-    fn lines() -> (LogWriter, Receiver<String>) {
+    fn start_writer() -> (LogWriter, Receiver<String>) {
         let (sender, batches) = sync_channel(0);
         (LogWriter::start(Batches(sender), LogFormat::Text).unwrap(), batches)
     }
 
     #[test]
     fn a_warning_flushes_the_buffer_at_once() {
-        let (lines, batches) = lines();
-        lines.write_line(b"one\n", false);
-        lines.write_line(b"two\n", false);
-        lines.write_line(b"three\n", true);
+        let (writer, batches) = start_writer();
+        writer.write_line(b"one\n", false);
+        writer.write_line(b"two\n", false);
+        writer.write_line(b"three\n", true);
         let mut text = batches.recv().unwrap();
         while !text.ends_with("three\n") {
             text += &batches.recv().unwrap();
         }
         assert_eq!(text, "one\ntwo\nthree\n");
-        lines.write_line(b"four\n", false);
+        writer.write_line(b"four\n", false);
         assert_eq!(batches.recv().unwrap(), "four\n", "it goes by itself, a little later");
     }
 
     #[test]
     fn lines_that_nobody_reads_are_dropped_and_counted_without_blocking() {
-        let (lines, batches) = lines();
+        let (writer, batches) = start_writer();
         let line = [b'x'; 1024];
         // The first batch is being written, and nobody reads it.
         for _ in 0..3 * LIMIT_BYTES / line.len() {
-            lines.write_line(&line, false);
+            writer.write_line(&line, false);
         }
-        lines.flush(Duration::ZERO);
-        let mut written = batches.recv().unwrap();
-        while !written.contains("dropped") {
-            written += &batches.recv().unwrap();
+        writer.flush(Duration::ZERO);
+        let mut output = batches.recv().unwrap();
+        while !output.contains("dropped") {
+            output += &batches.recv().unwrap();
         }
-        let lost: usize = written.trim_end().rsplit('=').next().unwrap().parse().unwrap();
-        assert_eq!(lines.dropped(), lost as u64);
-        let kept = written.matches('x').count() / line.len();
-        assert!(lost > 0 && kept + lost <= 3 * LIMIT_BYTES / line.len(), "{kept} kept, {lost} lost");
+        let lost: usize = output.trim_end().rsplit('=').next().unwrap().parse().unwrap();
+        assert_eq!(writer.dropped(), lost as u64);
+        let written_count = output.matches('x').count() / line.len();
+        assert!(
+            lost > 0 && written_count + lost <= 3 * LIMIT_BYTES / line.len(),
+            "{written_count} written, {lost} lost"
+        );
     }
 
     #[test]
@@ -230,20 +233,20 @@ mod tests {
                 Ok(())
             }
         }
-        let lines = LogWriter::start(Full, LogFormat::Text).unwrap();
-        lines.write_line(b"one\n", false);
-        lines.write_line(b"two\n", true);
-        lines.flush(Duration::from_secs(60));
-        assert_eq!(lines.dropped(), 2);
+        let writer = LogWriter::start(Full, LogFormat::Text).unwrap();
+        writer.write_line(b"one\n", false);
+        writer.write_line(b"two\n", true);
+        writer.flush(Duration::from_secs(60));
+        assert_eq!(writer.dropped(), 2);
     }
 
     #[test]
     fn a_flush_ends_when_all_is_written() {
-        let (lines, batches) = lines();
-        lines.write_line(b"last words\n", false);
-        let reading = thread::spawn(move || batches.recv().unwrap());
-        lines.flush(Duration::from_secs(60));
-        assert_eq!(reading.join().unwrap(), "last words\n");
-        lines.flush(Duration::from_secs(60));
+        let (writer, batches) = start_writer();
+        writer.write_line(b"last words\n", false);
+        let reader = thread::spawn(move || batches.recv().unwrap());
+        writer.flush(Duration::from_secs(60));
+        assert_eq!(reader.join().unwrap(), "last words\n");
+        writer.flush(Duration::from_secs(60));
     }
 }

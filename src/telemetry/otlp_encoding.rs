@@ -37,9 +37,9 @@ pub fn encode_spans(spans: Vec<SpanData>, service: &Resource) -> Vec<u8> {
 }
 
 impl MetricsSnapshot {
-    /// Encodes these metrics as an export request: counted since `began`, with their values at `now`.
-    pub fn encode(&self, service: &Resource, began: SystemTime, now: SystemTime) -> Vec<u8> {
-        let times = (nanos(began), nanos(now));
+    /// Encodes these metrics as an export request: counted since `started_at`, with their values at `now`.
+    pub fn encode(&self, service: &Resource, started_at: SystemTime, now: SystemTime) -> Vec<u8> {
+        let times = (nanos(started_at), nanos(now));
         let pairs = |family| otlp_metrics_of(family).into_iter().map(move |metric| (family, metric));
         let metrics = self.0.iter().flat_map(pairs);
         let metrics = metrics.filter_map(|(family, metric)| metric_of(family, &metric, times)).collect();
@@ -63,21 +63,22 @@ pub fn decode_partial_success(body: &[u8]) -> (u64, String) {
     (u64::try_from(partial.rejected_spans).unwrap_or_default(), partial.error_message)
 }
 
-fn metric_of(family: &MetricFamily, otlp: &OtlpMetric, (began, now): (u64, u64)) -> Option<Metric> {
+fn metric_of(family: &MetricFamily, otlp: &OtlpMetric, (started_at, now): (u64, u64)) -> Option<Metric> {
     let (mut numbers, mut histograms) = (Vec::new(), Vec::new());
     for (labels, value) in &family.points {
         let attributes = labels.iter().map(|(label, value)| (otlp.label)(label, value));
         // A label can exclude its point from this metric.
         let Some(attributes) = attributes.collect::<Option<Vec<_>>>() else { continue };
-        let more = otlp.more.iter().map(|(key, value)| text(*key, value));
-        let attributes = attributes.into_iter().flatten().chain(more).map(|pair| (&pair).into()).collect();
+        let constant_attributes = otlp.attributes.iter().map(|(key, value)| text_attribute(*key, value));
+        let attributes =
+            attributes.into_iter().flatten().chain(constant_attributes).map(|pair| (&pair).into()).collect();
         let number = match value {
             MetricValue::Integer(number) => i64::try_from(*number).unwrap_or(i64::MAX).into(),
             MetricValue::Float(number) => (*number).into(),
             MetricValue::Histogram(durations) => {
                 histograms.push(HistogramDataPoint {
                     attributes,
-                    start_time_unix_nano: began,
+                    start_time_unix_nano: started_at,
                     time_unix_nano: now,
                     count: durations.count(),
                     sum: Some(durations.seconds()),
@@ -89,7 +90,7 @@ fn metric_of(family: &MetricFamily, otlp: &OtlpMetric, (began, now): (u64, u64))
             }
         };
         // A gauge has no start time.
-        let start_time_unix_nano = if family.kind == MetricKind::Gauge { 0 } else { began };
+        let start_time_unix_nano = if family.kind == MetricKind::Gauge { 0 } else { started_at };
         numbers.push(NumberDataPoint {
             attributes,
             start_time_unix_nano,
@@ -120,7 +121,7 @@ fn metric_of(family: &MetricFamily, otlp: &OtlpMetric, (began, now): (u64, u64))
     })
 }
 
-fn text(key: impl Into<Key>, value: &str) -> KeyValue {
+fn text_attribute(key: impl Into<Key>, value: &str) -> KeyValue {
     KeyValue::new(key, value.to_owned())
 }
 
@@ -130,19 +131,25 @@ pub(super) fn scope() -> InstrumentationScope {
 }
 
 fn nanos(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The name of the program, and the default of `service.name`.
 const NAME: &str = "glossator";
 
-/// Builds the OTLP resource of the service, which produces all telemetry. Attributes in `more` override the
+/// Builds the OTLP resource of the service, which produces all telemetry. The `attributes` override the
 /// built-in ones, and `name` overrides `service.name`.
-pub fn service_resource(name: Option<String>, more: impl IntoIterator<Item = (String, String)>) -> Resource {
+pub fn service_resource(
+    name: Option<String>,
+    attributes: impl IntoIterator<Item = (String, String)>,
+) -> Resource {
     Resource::builder_empty()
-        .with_attributes([text("service.name", NAME), text("service.version", env!("CARGO_PKG_VERSION"))])
-        .with_attributes(more.into_iter().map(|(key, value)| KeyValue::new(key, value)))
+        .with_attributes([
+            text_attribute("service.name", NAME),
+            text_attribute("service.version", env!("CARGO_PKG_VERSION")),
+        ])
+        .with_attributes(attributes.into_iter().map(|(key, value)| KeyValue::new(key, value)))
         .with_attributes(name.map(|name| KeyValue::new("service.name", name)))
         .build()
 }
@@ -155,7 +162,7 @@ struct OtlpMetric {
     /// Converts a label to an attribute.
     label: fn(&'static str, &str) -> Attribute,
     /// Attributes of all points of the metric.
-    more: &'static [(&'static str, &'static str)],
+    attributes: &'static [(&'static str, &'static str)],
 }
 
 /// Outer `None`: points with this label are not part of the metric. Inner `None`: the label has no attribute.
@@ -171,63 +178,64 @@ fn otlp_metrics_of(family: &MetricFamily) -> Vec<OtlpMetric> {
                 name: "mcp.server.operation.duration".into(),
                 unit: "s",
                 label: mcp_label,
-                more: &[("mcp.method.name", "tools/call"), ("gen_ai.operation.name", "execute_tool")],
+                attributes: &[("mcp.method.name", "tools/call"), ("gen_ai.operation.name", "execute_tool")],
             };
-            return vec![own_metric(family), operations];
+            return vec![glossator_metric(family), operations];
         }
         "glossator_http_request_duration_seconds" => ("http.server.request.duration", "s", http_label),
-        "process_cpu_seconds" => ("process.cpu.time", "s", own_label),
-        "process_resident_memory_bytes" => ("process.memory.usage", "By", own_label),
-        "process_virtual_memory_bytes" => ("process.memory.virtual", "By", own_label),
-        "process_threads" => ("process.thread.count", "{thread}", own_label),
-        "process_open_fds" => ("process.unix.file_descriptor.count", "{file_descriptor}", own_label),
+        "process_cpu_seconds" => ("process.cpu.time", "s", glossator_label),
+        "process_resident_memory_bytes" => ("process.memory.usage", "By", glossator_label),
+        "process_virtual_memory_bytes" => ("process.memory.virtual", "By", glossator_label),
+        "process_threads" => ("process.thread.count", "{thread}", glossator_label),
+        "process_open_fds" => ("process.unix.file_descriptor.count", "{file_descriptor}", glossator_label),
         // Each data point of a counter has the start time already.
         "process_start_time_seconds" => return Vec::new(),
-        _ => return vec![own_metric(family)],
+        _ => return vec![glossator_metric(family)],
     };
-    vec![OtlpMetric { name: name.into(), unit, label, more: &[] }]
+    vec![OtlpMetric { name: name.into(), unit, label, attributes: &[] }]
 }
 
 /// Names a metric so that a conversion from OTLP to Prometheus results in the original name.
-fn own_metric(family: &MetricFamily) -> OtlpMetric {
+fn glossator_metric(family: &MetricFamily) -> OtlpMetric {
     let units = [("_seconds", "s"), ("_bytes", "By")];
-    let found = units.into_iter().find_map(|(ending, unit)| Some((family.name.strip_suffix(ending)?, unit)));
-    let (name, unit) = found.unwrap_or((family.name, ""));
-    OtlpMetric { name: name.replacen('_', ".", 1).into(), unit, label: own_label, more: &[] }
+    let name_and_unit =
+        units.into_iter().find_map(|(ending, unit)| Some((family.name.strip_suffix(ending)?, unit)));
+    let (name, unit) = name_and_unit.unwrap_or((family.name, ""));
+    OtlpMetric { name: name.replacen('_', ".", 1).into(), unit, label: glossator_label, attributes: &[] }
 }
 
-fn own_label(label: &'static str, value: &str) -> Attribute {
+fn glossator_label(label: &'static str, value: &str) -> Attribute {
     Some(match label {
-        "route" => Some(text("gen_ai.tool.name", value)),
+        "route" => Some(text_attribute("gen_ai.tool.name", value)),
         "mcp_version" | "error_type" if value.is_empty() => None,
-        "mcp_version" => Some(text("mcp.protocol.version", value)),
-        label => Some(text(format!("glossator.{label}"), value)),
+        "mcp_version" => Some(text_attribute("mcp.protocol.version", value)),
+        label => Some(text_attribute(format!("glossator.{label}"), value)),
     })
 }
 
 fn http_label(label: &'static str, value: &str) -> Attribute {
     let status = |number: i64| KeyValue::new("http.response.status_code", number);
     Some(match label {
-        "scheme" => Some(text("url.scheme", value)),
-        "method" => Some(text("http.request.method", value)),
+        "scheme" => Some(text_attribute("url.scheme", value)),
+        "method" => Some(text_attribute("http.request.method", value)),
         "status" => value.parse().ok().map(status),
-        label => Some(text(label, value)),
+        label => Some(text_attribute(label, value)),
     })
 }
 
 fn mcp_label(label: &'static str, value: &str) -> Attribute {
     Some(match (label, value) {
-        ("route", tool) => Some(text("gen_ai.tool.name", tool)),
-        ("api", "mcp") => Some(text("network.transport", "tcp")),
-        ("api", "stdio") => Some(text("network.transport", "pipe")),
+        ("route", tool) => Some(text_attribute("gen_ai.tool.name", tool)),
+        ("api", "mcp") => Some(text_attribute("network.transport", "tcp")),
+        ("api", "stdio") => Some(text_attribute("network.transport", "pipe")),
         ("api", _) => return None,
         ("outcome", "success") => None,
         // Without an attribute, the calls of a tool with both outcomes would be two points with the same
         // attributes, which OTLP does not allow.
-        ("outcome", "task") => Some(text("glossator.outcome", "task")),
-        ("outcome", "error") => Some(text("error.type", "tool_error")),
-        ("outcome", outcome) => Some(text("error.type", outcome)),
-        (label, value) => Some(text(label, value)),
+        ("outcome", "task") => Some(text_attribute("glossator.outcome", "task")),
+        ("outcome", "error") => Some(text_attribute("error.type", "tool_error")),
+        ("outcome", outcome) => Some(text_attribute("error.type", outcome)),
+        (label, value) => Some(text_attribute(label, value)),
     })
 }
 
@@ -238,11 +246,11 @@ mod tests {
     #[test]
     fn the_configured_service_name_overrides_attributes_and_the_default() {
         let name = |service: &Resource| service.get(&"service.name".into()).map(|name| name.to_string());
-        let more = || [("service.name".to_owned(), "b".to_owned()), ("x".to_owned(), "y".to_owned())];
-        assert_eq!(name(&service_resource(Some("a".into()), more())).as_deref(), Some("a"));
-        assert_eq!(name(&service_resource(None, more())).as_deref(), Some("b"));
+        let attributes = || [("service.name".to_owned(), "b".to_owned()), ("x".to_owned(), "y".to_owned())];
+        assert_eq!(name(&service_resource(Some("a".into()), attributes())).as_deref(), Some("a"));
+        assert_eq!(name(&service_resource(None, attributes())).as_deref(), Some("b"));
         assert_eq!(name(&service_resource(None, [])).as_deref(), Some("glossator"));
-        assert_eq!(service_resource(None, more()).len(), 3);
+        assert_eq!(service_resource(None, attributes()).len(), 3);
     }
 
     #[test]
@@ -253,7 +261,7 @@ mod tests {
             ("glossator_upstream_request_duration_seconds", ("glossator.upstream_request_duration", "s")),
             ("glossator_cache_limit_bytes", ("glossator.cache_limit", "By")),
         ] {
-            let metric = own_metric(snapshot.counter(name, ""));
+            let metric = glossator_metric(snapshot.counter(name, ""));
             assert_eq!((&*metric.name, metric.unit), expected);
         }
     }
@@ -261,8 +269,8 @@ mod tests {
     #[test]
     fn a_call_outside_mcp_has_no_mcp_attributes() {
         assert_eq!(mcp_label("api", "rest"), None);
-        assert_eq!(mcp_label("api", "stdio"), Some(Some(text("network.transport", "pipe"))));
+        assert_eq!(mcp_label("api", "stdio"), Some(Some(text_attribute("network.transport", "pipe"))));
         assert_ne!(mcp_label("outcome", "task"), mcp_label("outcome", "success"));
-        assert_eq!(mcp_label("outcome", "error"), Some(Some(text("error.type", "tool_error"))));
+        assert_eq!(mcp_label("outcome", "error"), Some(Some(text_attribute("error.type", "tool_error"))));
     }
 }

@@ -34,11 +34,11 @@ impl RequestId {
 
     /// Returns the id in the header of the client if it is safe to log, or else generates one.
     pub fn from_headers(headers: &HeaderMap) -> Self {
-        let sent = headers.get(Self::HEADER).and_then(|value| value.to_str().ok());
-        let is_fit = |text: &&str| {
+        let client_id = headers.get(Self::HEADER).and_then(|value| value.to_str().ok());
+        let is_valid = |text: &&str| {
             (1..=Self::MAX_BYTES).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
         };
-        sent.filter(is_fit).map_or_else(Self::next, |text| Self(text.into()))
+        client_id.filter(is_valid).map_or_else(Self::next, |text| Self(text.into()))
     }
 
     /// The id as a string.
@@ -72,14 +72,14 @@ mod tests {
 
     #[test]
     fn a_clients_id_is_taken_only_when_it_is_fit_for_a_log() {
-        let of = |value: &[u8]| {
+        let id_from = |value: &[u8]| {
             let mut headers = HeaderMap::new();
             headers.insert(RequestId::HEADER, HeaderValue::from_bytes(value).unwrap());
             RequestId::from_headers(&headers)
         };
-        assert_eq!(of(b"trace/7").as_str(), "trace/7");
-        for unfit in [&b""[..], b"two words", b"caf\xc3\xa9", &[b'x'; 129]] {
-            assert_ne!(of(unfit).as_str().as_bytes(), unfit);
+        assert_eq!(id_from(b"trace/7").as_str(), "trace/7");
+        for invalid in [&b""[..], b"two words", b"caf\xc3\xa9", &[b'x'; 129]] {
+            assert_ne!(id_from(invalid).as_str().as_bytes(), invalid);
         }
     }
 }

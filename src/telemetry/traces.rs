@@ -89,14 +89,14 @@ impl Tracer {
         span.text("http.request.method", method_label(request.method()));
         span.text("url.scheme", scheme);
         span.text("url.path", request.uri().path().to_owned());
-        let text = |name| request.headers().get(name).map(HeaderValue::to_str).and_then(Result::ok);
-        if let Some(host) = text(header::HOST).and_then(|host| host.parse::<Authority>().ok()) {
+        let header_text = |name| request.headers().get(name).map(HeaderValue::to_str).and_then(Result::ok);
+        if let Some(host) = header_text(header::HOST).and_then(|host| host.parse::<Authority>().ok()) {
             span.text("server.address", host.host().to_owned());
             if let Some(port) = host.port_u16() {
                 span.number("server.port", port);
             }
         }
-        if let Some(agent) = text(header::USER_AGENT) {
+        if let Some(agent) = header_text(header::USER_AGENT) {
             span.text("user_agent.original", agent.chars().take(USER_AGENT_LIMIT).collect::<String>());
         }
         if let Some(peer) = peer {
@@ -129,13 +129,13 @@ impl Span {
 
     /// Whether the span is sampled, so that its attributes are exported.
     pub fn is_recorded(&self) -> bool {
-        self.0.as_ref().is_some_and(|live| live.context.is_sampled())
+        self.0.as_ref().is_some_and(|active| active.context.is_sampled())
     }
 
     /// Starts a child span.
     pub fn child(&self, kind: SpanKind, name: &'static str) -> Self {
         match &self.0 {
-            Some(live) => live.tracer.begin_within(kind, name, Some(live.context.clone())),
+            Some(active) => active.tracer.begin_within(kind, name, Some(active.context.clone())),
             None => Self::default(),
         }
     }
@@ -143,10 +143,10 @@ impl Span {
     /// Starts a span in the trace of `parent`, with a link to this span. Without `parent`, starts a child
     /// span.
     pub fn child_or_linked(&self, kind: SpanKind, name: &'static str, parent: Option<&TraceContext>) -> Self {
-        let Some(live) = &self.0 else { return Self::default() };
+        let Some(active) = &self.0 else { return Self::default() };
         let Some(parent) = parent.and_then(context_of) else { return self.child(kind, name) };
-        let span = live.tracer.begin_within(kind, name, Some(parent));
-        span.with(|span| span.add_link(live.context.clone(), Vec::new()));
+        let span = active.tracer.begin_within(kind, name, Some(parent));
+        span.with(|span| span.add_link(active.context.clone(), Vec::new()));
         span
     }
 
@@ -188,12 +188,12 @@ impl Span {
 
     /// Returns the trace id, which displays as 32 hexadecimal digits.
     pub fn trace_id(&self) -> Option<impl fmt::Display + use<>> {
-        self.0.as_ref().map(|live| live.context.trace_id())
+        self.0.as_ref().map(|active| active.context.trace_id())
     }
 
     fn with(&self, change: impl FnOnce(&mut SdkSpan)) {
-        if let Some(live) = self.0.as_ref().filter(|live| live.context.is_sampled()) {
-            change(&mut live.span.lock());
+        if let Some(active) = self.0.as_ref().filter(|active| active.context.is_sampled()) {
+            change(&mut active.span.lock());
         }
     }
 }
@@ -311,10 +311,10 @@ impl SpanQueue {
         let mut spans = Vec::new();
         let gathering = async {
             self.spans.recv_many(&mut spans, limit).await;
-            let until = Instant::now() + delay;
+            let deadline = Instant::now() + delay;
             while spans.len() < limit {
                 let capacity = limit - spans.len();
-                match timeout_at(until, self.spans.recv_many(&mut spans, capacity)).await {
+                match timeout_at(deadline, self.spans.recv_many(&mut spans, capacity)).await {
                     Ok(1..) => {}
                     Ok(0) | Err(_) => break,
                 }
@@ -345,7 +345,7 @@ mod tests {
 
     const ALL: Sampling = Sampling { by_parent: true, ratio: 1.0 };
 
-    fn on(sampling: Sampling) -> (Tracer, SpanQueue) {
+    fn tracer_with(sampling: Sampling) -> (Tracer, SpanQueue) {
         Tracer::new(sampling)
     }
 
@@ -355,55 +355,57 @@ mod tests {
         queue.next_batch(usize::MAX, Duration::ZERO, &stop).now_or_never().unwrap().unwrap_or_default()
     }
 
-    fn ended(queue: &mut SpanQueue) -> Vec<String> {
+    fn ended_names(queue: &mut SpanQueue) -> Vec<String> {
         batch(queue).into_iter().map(|span| span.name.into_owned()).collect()
     }
 
     #[test]
     fn a_span_continues_the_trace_of_its_client_with_its_own_id() {
-        let (tracing, mut queue) = on(ALL);
-        let span = tracing.begin(SpanKind::Server, "a", Some(&parent("01")));
-        let own = span.context().unwrap();
+        let (tracer, mut queue) = tracer_with(ALL);
+        let span = tracer.begin(SpanKind::Server, "a", Some(&parent("01")));
+        let context = span.context().unwrap();
         assert!(
-            own.parent().starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-") && own.parent().ends_with("-01")
+            context.parent().starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-")
+                && context.parent().ends_with("-01")
         );
-        assert_ne!(own.parent(), PARENT);
-        assert_eq!(own.state(), Some("a=1"));
+        assert_ne!(context.parent(), PARENT);
+        assert_eq!(context.state(), Some("a=1"));
         assert_eq!(span.trace_id().unwrap().to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
         let child = span.child(SpanKind::Client, "b");
         child.rename(|| "c".into());
         drop(child);
-        assert_eq!(ended(&mut queue), ["c"]);
+        assert_eq!(ended_names(&mut queue), ["c"]);
         drop(span.clone());
-        assert!(ended(&mut queue).is_empty(), "it is not over yet");
+        assert!(ended_names(&mut queue).is_empty(), "it is not over yet");
         drop(span);
-        assert_eq!(ended(&mut queue), ["a"]);
+        assert_eq!(ended_names(&mut queue), ["a"]);
     }
 
     #[test]
     fn the_sampling_decision_of_the_client_is_respected() {
-        let (tracing, mut queue) = on(ALL);
-        let span = tracing.begin(SpanKind::Server, "a", Some(&parent("00")));
+        let (tracer, mut queue) = tracer_with(ALL);
+        let span = tracer.begin(SpanKind::Server, "a", Some(&parent("00")));
         assert!(span.is_on() && !span.is_recorded());
         span.text("x", "y");
-        let own = span.context().unwrap();
+        let context = span.context().unwrap();
         assert!(
-            own.parent().starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-") && own.parent().ends_with("-00")
+            context.parent().starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-")
+                && context.parent().ends_with("-00")
         );
         assert!(!span.child(SpanKind::Client, "b").is_recorded());
         drop(span);
-        assert!(ended(&mut queue).is_empty());
-        let (tracing, _queue) = on(SamplerName::AlwaysOn.sampling(1.0).unwrap());
-        assert!(tracing.begin(SpanKind::Server, "a", Some(&parent("00"))).is_recorded());
-        let (tracing, _queue) = on(SamplerName::ParentBasedAlwaysOff.sampling(1.0).unwrap());
-        assert!(!tracing.begin(SpanKind::Server, "a", None).is_recorded());
-        assert!(tracing.begin(SpanKind::Server, "a", Some(&parent("01"))).is_recorded());
+        assert!(ended_names(&mut queue).is_empty());
+        let (tracer, _queue) = tracer_with(SamplerName::AlwaysOn.sampling(1.0).unwrap());
+        assert!(tracer.begin(SpanKind::Server, "a", Some(&parent("00"))).is_recorded());
+        let (tracer, _queue) = tracer_with(SamplerName::ParentBasedAlwaysOff.sampling(1.0).unwrap());
+        assert!(!tracer.begin(SpanKind::Server, "a", None).is_recorded());
+        assert!(tracer.begin(SpanKind::Server, "a", Some(&parent("01"))).is_recorded());
     }
 
     #[test]
     fn a_second_trace_context_becomes_a_link() {
-        let (tracing, mut queue) = on(ALL);
-        let request = tracing.begin(SpanKind::Server, "request", None);
+        let (tracer, mut queue) = tracer_with(ALL);
+        let request = tracer.begin(SpanKind::Server, "request", None);
         drop(request.child_or_linked(SpanKind::Server, "linked", Some(&parent("01"))));
         drop(request.child_or_linked(SpanKind::Server, "child", None));
         let batch = batch(&mut queue);
@@ -423,13 +425,13 @@ mod tests {
 
     #[test]
     fn a_full_queue_drops_spans_and_counts_them() {
-        let (tracing, mut queue) = on(ALL);
-        for _ in 0..QUEUE_AND_MORE {
-            drop(tracing.begin(SpanKind::Server, "a", None));
+        let (tracer, mut queue) = tracer_with(ALL);
+        for _ in 0..SPAN_COUNT {
+            drop(tracer.begin(SpanKind::Server, "a", None));
         }
         assert_eq!(queue.counts.get("queue_full"), 10);
         assert_eq!(batch(&mut queue).len(), QUEUE_LIMIT);
     }
 
-    const QUEUE_AND_MORE: usize = QUEUE_LIMIT + 10;
+    const SPAN_COUNT: usize = QUEUE_LIMIT + 10;
 }

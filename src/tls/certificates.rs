@@ -37,15 +37,18 @@ pub(super) fn read_trusted_cas(value: &Cursor<'_>) -> Checked<Option<Pem>> {
 
 const CERTIFICATES_HELP: &str = "name a PEM file, which begins with `-----BEGIN CERTIFICATE-----`";
 
-/// Reads certificates, and records their expiry time for `/metrics` and warnings. `expiry` selects it from
-/// the times of all certificates.
-fn read_certificates(value: &Cursor<'_>, expiry: fn(Vec<SystemTime>) -> Option<SystemTime>) -> Checked<Pem> {
+/// Reads certificates, and records their expiry time for `/metrics` and warnings. `select_expiry` selects it
+/// from the times of all certificates.
+fn read_certificates(
+    value: &Cursor<'_>,
+    select_expiry: fn(Vec<SystemTime>) -> Option<SystemTime>,
+) -> Checked<Pem> {
     let pem = Pem::read(value)?;
     if certificates(&pem.0).is_none() {
         let message = TlsError::Certificates.to_string();
         return value.reject(Invalid::without_value(message, CERTIFICATES_HELP));
     }
-    if let Some(expiry) = expiry(expiries(&pem.0)) {
+    if let Some(expiry) = select_expiry(expiries(&pem.0)) {
         value.context.report.add_certificate(value.node.span, expiry);
     }
     Ok(pem)

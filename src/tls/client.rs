@@ -87,12 +87,12 @@ impl Setting for ClientTls {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         Self::new(OpenSection::read(value, None)?).or_else(|error| {
-            let (place, help) = match error {
+            let (node, help) = match error {
                 TlsError::Mismatch(_) => (value.node.get("key"), "name the private key of this certificate"),
                 _ => (None, NO_ROOTS_HELP),
             };
-            let place = place.map_or(value.key_span, |node| node.span);
-            value.reject_at(place, Invalid::without_value(error.to_string(), help))
+            let span = node.map_or(value.key_span, |node| node.span);
+            value.reject_at(span, Invalid::without_value(error.to_string(), help))
         })
     }
 }
@@ -120,12 +120,13 @@ impl ClientTls {
                 builder.dangerous().with_custom_certificate_verifier(pinned)
             }
             (None, None) => {
-                let found = rustls_native_certs::load_native_certs().certs;
-                let bytes: Vec<u8> = found.iter().flat_map(|certificate| certificate.to_vec()).collect();
+                let system_certificates = rustls_native_certs::load_native_certs().certs;
+                let bytes: Vec<u8> =
+                    system_certificates.iter().flat_map(|certificate| certificate.to_vec()).collect();
                 system_roots = Some(sha256(&bytes));
                 let mut store = RootCertStore::empty();
                 // A CA that can't be parsed is not trusted; the others remain valid.
-                store.add_parsable_certificates(found);
+                store.add_parsable_certificates(system_certificates);
                 if store.is_empty() {
                     return Err(TlsError::NoSystemRoots);
                 }
@@ -145,13 +146,12 @@ impl ClientTls {
     }
 
     /// Builds the default TLS configuration, for a server without a section `tls`. `None` if that fails,
-    /// which is reported as a problem at `place`.
-    pub(crate) fn with_defaults(report: &Report<'_>, place: SourceSpan) -> Option<Self> {
-        let made = Self::new(ClientTlsOptions::default());
-        made.map_err(|error| {
-            report.error(Code::InvalidValue.at_span(place), error.to_string(), NO_ROOTS_HELP)
-        })
-        .ok()
+    /// which is reported as a problem at `span`.
+    pub(crate) fn with_defaults(report: &Report<'_>, span: SourceSpan) -> Option<Self> {
+        let result = Self::new(ClientTlsOptions::default());
+        result
+            .map_err(|error| report.error(Code::InvalidValue.at_span(span), error.to_string(), NO_ROOTS_HELP))
+            .ok()
     }
 
     /// Returns the TLS configuration for a section with an address: its key `tls`, or the defaults if the
@@ -229,8 +229,8 @@ impl ServerCertVerifier for Pinned {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let known = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, known)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -239,8 +239,8 @@ impl ServerCertVerifier for Pinned {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let known = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, known)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -41,7 +41,7 @@ impl ClientCertificate {
         let certificate = Certificate::from_der(der).ok()?;
         let fields = certificate.tbs_certificate();
         let names = fields.get_extension::<SubjectAltName>().ok()?.map(|(_, names)| names.0);
-        let mut found = Self {
+        let mut parsed = Self {
             der: der.to_vec(),
             common_name: common_name(fields.subject()),
             until: Some(fields.validity().not_after.to_system_time()),
@@ -49,12 +49,12 @@ impl ClientCertificate {
         };
         for name in names.into_iter().flatten() {
             match name {
-                GeneralName::DnsName(name) => found.dns_names.push(name.as_str().to_ascii_lowercase()),
-                GeneralName::UniformResourceIdentifier(uri) => found.uris.push(uri.as_str().to_owned()),
+                GeneralName::DnsName(name) => parsed.dns_names.push(name.as_str().to_ascii_lowercase()),
+                GeneralName::UniformResourceIdentifier(uri) => parsed.uris.push(uri.as_str().to_owned()),
                 _ => {}
             }
         }
-        Some(found)
+        Some(parsed)
     }
 }
 
@@ -85,11 +85,11 @@ mod tests {
 
     #[test]
     fn a_certificate_is_read() {
-        let read = ClientCertificate::read(&certificate(&["backup \u{fc}"])).unwrap();
-        assert_eq!(read.common_name.as_deref(), Some("backup \u{fc}"));
-        assert_eq!(read.dns_names, ["client.test"]);
-        assert_eq!(read.uris, ["spiffe://test/client"]);
-        assert!(read.until.is_some());
+        let parsed = ClientCertificate::read(&certificate(&["backup \u{fc}"])).unwrap();
+        assert_eq!(parsed.common_name.as_deref(), Some("backup \u{fc}"));
+        assert_eq!(parsed.dns_names, ["client.test"]);
+        assert_eq!(parsed.uris, ["spiffe://test/client"]);
+        assert!(parsed.until.is_some());
         assert_eq!(ClientCertificate::read(&certificate(&[])).unwrap().common_name, None);
         assert!(ClientCertificate::read(b"no certificate").is_none());
     }
@@ -101,8 +101,8 @@ mod tests {
             let mut params = CertificateParams::new(Vec::new()).unwrap();
             params.not_after = rcgen::date_time_ymd(year, 6, 3);
             let der = params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec();
-            let found = ClientCertificate::read(&der).unwrap().until.unwrap();
-            assert_eq!(found.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs(), seconds);
+            let expiry = ClientCertificate::read(&der).unwrap().until.unwrap();
+            assert_eq!(expiry.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs(), seconds);
             for end in 0..der.len() {
                 let _ = ClientCertificate::read(&der[..end]);
             }

@@ -26,9 +26,9 @@ pub enum TlsError {
 
 /// Adds advice to a TLS error, if there is advice for it.
 pub(super) fn with_advice(error: io::Error) -> io::Error {
-    let words = error.get_ref().and_then(|inner| inner.downcast_ref()).and_then(advice_for);
-    match words {
-        Some(words) => io::Error::new(error.kind(), format!("{words}: {error}")),
+    let advice = error.get_ref().and_then(|inner| inner.downcast_ref()).and_then(advice_for);
+    match advice {
+        Some(advice) => io::Error::new(error.kind(), format!("{advice}: {error}")),
         None => error,
     }
 }
@@ -90,7 +90,7 @@ mod tests {
         let error = io::Error::new(io::ErrorKind::InvalidData, error.into());
         let message = with_advice(error).to_string();
         match expected {
-            Some(words) => assert!(message.contains(words), "{message}"),
+            Some(advice) => assert!(message.contains(advice), "{message}"),
             None => assert!(!message.contains('`'), "{message}"),
         }
     }

@@ -73,8 +73,8 @@ impl Setting for ServerTls {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         Self::new(OpenSection::read(value, None)?).or_else(|error| {
             let help = "name the private key of this certificate";
-            let place = value.node.get("key").map_or(value.key_span, |node| node.span);
-            value.reject_at(place, Invalid::without_value(error.to_string(), help))
+            let span = value.node.get("key").map_or(value.key_span, |node| node.span);
+            value.reject_at(span, Invalid::without_value(error.to_string(), help))
         })
     }
 }
@@ -122,8 +122,8 @@ impl ServerTls {
     pub fn to_replica(&self) -> Result<ClientTls, TlsError> {
         let ServerTlsOptions { certificate, key, client_ca, .. } = &*self.options;
         // If clients may present a certificate, replicas present their server certificates to each other.
-        let own = |pem: &Pem| client_ca.is_some().then(|| pem.clone());
-        let (certificate, key) = (own(certificate), own(key));
+        let presented = |pem: &Pem| client_ca.is_some().then(|| pem.clone());
+        let (certificate, key) = (presented(certificate), presented(key));
         ClientTls::new(ClientTlsOptions { certificate, key, ..ClientTlsOptions::default() })
     }
 
@@ -139,10 +139,10 @@ impl ServerTls {
 
     /// Returns the verified certificate that a client has presented, if any.
     pub fn client_certificate(&self, stream: &ServerStream) -> Option<ClientCertificate> {
-        let (first, others) = stream.get_ref().1.peer_certificates()?.split_first()?;
-        let intermediates = others.iter().map(|one| one.clone().into_owned()).collect();
+        let (leaf, others) = stream.get_ref().1.peer_certificates()?.split_first()?;
+        let intermediates = others.iter().map(|certificate| certificate.clone().into_owned()).collect();
         let verified_with = Some(self.trusted_cas);
-        Some(ClientCertificate { intermediates, verified_with, ..ClientCertificate::read(first)? })
+        Some(ClientCertificate { intermediates, verified_with, ..ClientCertificate::read(leaf)? })
     }
 
     /// Whether a trusted CA has signed a certificate. Verifies it again if the trusted CAs have changed since

@@ -55,8 +55,8 @@ pub(crate) fn decode(
     body: &Bytes,
     rule: Option<Charset>,
 ) -> Result<DecodedText, String> {
-    let (encoding, mark, source) = encoding_of(response, body, rule)?;
-    let body = body.slice(mark..);
+    let (encoding, bom_length, source) = encoding_of(response, body, rule)?;
+    let body = body.slice(bom_length..);
     if encoding == UTF_8 {
         let Ok(text) = ByteString::try_from(body) else {
             let hint = match source {
@@ -90,12 +90,12 @@ fn encoding_of(
     body: &[u8],
     rule: Option<Charset>,
 ) -> Result<(&'static Encoding, usize, &'static str), String> {
-    let mark = Encoding::for_bom(body);
+    let bom = Encoding::for_bom(body);
     if let Some(charset) = rule {
-        let mark_length = mark.filter(|(encoding, _)| *encoding == charset.0).map_or(0, |(_, length)| length);
-        return Ok((charset.0, mark_length, "the rule"));
+        let bom_length = bom.filter(|(encoding, _)| *encoding == charset.0).map_or(0, |(_, length)| length);
+        return Ok((charset.0, bom_length, "the rule"));
     }
-    if let Some((encoding, length)) = mark {
+    if let Some((encoding, length)) = bom {
         return Ok((encoding, length, "a byte order mark"));
     }
     if let Some(label) = response.charset() {
@@ -106,7 +106,8 @@ fn encoding_of(
                 .to_owned()),
         };
     }
-    let (encoding, source) = declared(response.media_type().as_deref(), body)?.unwrap_or((UTF_8, "default"));
+    let (encoding, source) =
+        declared_charset(response.media_type().as_deref(), body)?.unwrap_or((UTF_8, "default"));
     Ok((encoding, 0, source))
 }
 
@@ -125,7 +126,7 @@ type DeclaredCharset = (&'static Encoding, &'static str);
 /// # Errors
 ///
 /// A message, if the declared name is not a charset.
-fn declared(media_type: Option<&str>, body: &[u8]) -> Result<Option<DeclaredCharset>, String> {
+fn declared_charset(media_type: Option<&str>, body: &[u8]) -> Result<Option<DeclaredCharset>, String> {
     // Without a byte order mark, only the NUL bytes show UTF-16 (XML 1.0, appendix F.1).
     const UTF_16_DECLARATION: &str = "the XML declaration, itself in UTF-16";
     match body {
@@ -134,11 +135,11 @@ fn declared(media_type: Option<&str>, body: &[u8]) -> Result<Option<DeclaredChar
         _ => {}
     }
     let start = &body[..body.len().min(PRESCAN_BYTES)];
-    let in_meta = || meta(start).map(|label| encoding_of_label(&label, "`<meta>`"));
-    let in_declaration =
-        || xml_declaration(start).map(|label| encoding_of_label(&label, "the XML declaration"));
-    let found = if is_html(media_type, start) { in_meta().or_else(in_declaration) } else { in_declaration() };
-    found.transpose()
+    let in_meta = || meta_charset(start).map(|label| encoding_of_label(&label, "`<meta>`"));
+    let in_declaration = || xml_encoding(start).map(|label| encoding_of_label(&label, "the XML declaration"));
+    let declaration =
+        if is_html(media_type, start) { in_meta().or_else(in_declaration) } else { in_declaration() };
+    declaration.transpose()
 }
 
 /// Whether a document is an HTML page. Decided by the media type, or by the first tag.
@@ -153,30 +154,30 @@ pub(super) fn is_html(media_type: Option<&str>, start: &[u8]) -> bool {
 /// Whether a document begins with one of these tags, after white space.
 pub(super) fn begins_with_tag(document: &[u8], tags: &[&str]) -> bool {
     let document = document.trim_ascii_start();
-    let begins =
+    let has_prefix =
         |tag: &str| document.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag.as_bytes()));
-    tags.iter().any(|tag| begins(tag))
+    tags.iter().any(|tag| has_prefix(tag))
 }
 
-fn encoding_of_label(label: &str, place: &'static str) -> Result<DeclaredCharset, String> {
+fn encoding_of_label(label: &str, source: &'static str) -> Result<DeclaredCharset, String> {
     match Encoding::for_label_no_replacement(label.as_bytes()) {
         // The declaration was read as single bytes, so the document can't be UTF-16: programs write `utf-16`
         // and then send UTF-8 (HTML, section 13.2.3.2).
         Some(encoding) if encoding == UTF_16LE || encoding == UTF_16BE => {
             Ok((UTF_8, "a declaration of UTF-16 in single-byte text"))
         }
-        Some(encoding) if encoding == X_USER_DEFINED => Ok((WINDOWS_1252, place)),
-        Some(encoding) => Ok((encoding, place)),
+        Some(encoding) if encoding == X_USER_DEFINED => Ok((WINDOWS_1252, source)),
+        Some(encoding) => Ok((encoding, source)),
         None => {
-            Err(format!("expected a charset in {place}, found an unknown name; set `charset` in the rule"))
+            Err(format!("expected a charset in {source}, found an unknown name; set `charset` in the rule"))
         }
     }
 }
 
 /// The value of `encoding` in `<?xml version="1.0" encoding="…"?>`.
-fn xml_declaration(start: &[u8]) -> Option<String> {
+fn xml_encoding(start: &[u8]) -> Option<String> {
     let rest = start.strip_prefix(b"<?xml")?;
-    let end = rest.windows(2).position(|two| two == b"?>")?;
+    let end = rest.windows(2).position(|pair| pair == b"?>")?;
     value_of("encoding", &from_bytes(&rest[..end])).map(str::to_owned)
 }
 
@@ -187,7 +188,7 @@ fn from_bytes(bytes: &[u8]) -> String {
 }
 
 /// Charset of the first `<meta>` that declares one, in `charset` or in `content` (HTML, section 13.2.3.2).
-fn meta(start: &[u8]) -> Option<String> {
+fn meta_charset(start: &[u8]) -> Option<String> {
     static META: LazyLock<Selector> =
         LazyLock::new(|| Selector::parse("meta").expect("the selector is fixed and tested"));
     Html::parse_document(&from_bytes(start)).select(&META).find_map(|meta| {
@@ -281,7 +282,7 @@ mod tests {
     #[track_caller]
     fn check_declared(media_type: &str, body: &str, expected: Option<(&str, &str)>) {
         let media_type = (!media_type.is_empty()).then_some(media_type);
-        let found = declared(media_type, body.as_bytes()).unwrap();
+        let found = declared_charset(media_type, body.as_bytes()).unwrap();
         let found = found.map(|(encoding, source)| (encoding.name(), source));
         assert_eq!(found, expected);
     }
@@ -339,9 +340,9 @@ mod tests {
 
     #[test]
     fn a_name_that_is_no_charset_is_an_error() {
-        let error = declared(Some("text/html"), b"<meta charset=klingon>").err().unwrap();
+        let error = declared_charset(Some("text/html"), b"<meta charset=klingon>").err().unwrap();
         assert!(error.contains("expected a charset in `<meta>`"), "{error}");
-        assert!(declared(Some("text/xml"), b"<?xml encoding=''?>").is_err());
+        assert!(declared_charset(Some("text/xml"), b"<?xml encoding=''?>").is_err());
     }
 
     #[test]
@@ -360,7 +361,7 @@ mod tests {
             "<?xml",
             "<?xml encoding",
         ] {
-            let _ = declared(Some("text/html"), body.as_bytes());
+            let _ = declared_charset(Some("text/html"), body.as_bytes());
         }
     }
 }

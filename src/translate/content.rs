@@ -205,18 +205,19 @@ impl BlockTemplate {
 
     /// Templates of the block, for checks when the configuration is loaded.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
-        let last_modified = self.annotations.iter().filter_map(|own| own.last_modified.as_ref());
+        let last_modified =
+            self.annotations.iter().filter_map(|annotations| annotations.last_modified.as_ref());
         self.payload.templates().into_iter().chain(last_modified)
     }
 
     fn render(
         &self,
         context: &TemplateContext<'_>,
-        names: &TemplateValue,
+        variables: &TemplateValue,
         budget: &TemplateBudget,
     ) -> Result<RenderedBlock, ReadError> {
         let failed = |error: TemplateError| error.in_part("a template of the rule failed to render");
-        let render = |template: &Template| template.render_within(names, budget).map_err(failed);
+        let render = |template: &Template| template.render_within(variables, budget).map_err(failed);
         let block = self.payload.render(context, render)?;
         let annotations = self.annotations.as_ref().map(|annotations| annotations.render(render));
         let annotations = annotations.transpose()?.flatten();
@@ -241,10 +242,10 @@ pub(in crate::translate) fn render(
 ) -> Result<Vec<RenderedBlock>, ReadError> {
     let structure = context.structured.filter(|_| content.has_filters());
     let structure = structure.map(|structured| structured.value(ObjectsOnly)).unwrap_or_default();
-    let names = context.variables(&Redaction::default(), content.templates().into_iter());
-    let plain = TemplateValue::from_pairs(names.clone());
+    let variables = context.variables(&Redaction::default(), content.templates().into_iter());
+    let shared_variables = TemplateValue::from_pairs(variables.clone());
     let budget = TemplateBudget::new(context.view.input.stop);
-    let (mut shown, mut bytes) = (Vec::new(), 0);
+    let (mut blocks, mut bytes) = (Vec::new(), 0);
     let mut add = |block: RenderedBlock| {
         bytes += match &block.content.block {
             ContentBlock::Text(BlockText::Plain(text)) if text.trim().is_empty() => return Ok(()),
@@ -259,13 +260,13 @@ pub(in crate::translate) fn render(
             | ContentBlock::ResourceLink { .. }
             | ContentBlock::Foreign(_) => 0,
         };
-        shown.push(block);
+        blocks.push(block);
         match bytes {
             // A single block is bounded by its own limits.
-            _ if shown.len() > 1 && bytes > CONTENT_LIMIT_BYTES => {
+            _ if blocks.len() > 1 && bytes > CONTENT_LIMIT_BYTES => {
                 Err(read_error!("the content blocks are longer than {CONTENT_LIMIT_BYTES} bytes together"))
             }
-            _ if shown.len() > BLOCK_LIMIT => Err(too_many(shown.len())),
+            _ if blocks.len() > BLOCK_LIMIT => Err(too_many(blocks.len())),
             _ => Ok(()),
         }
     };
@@ -276,7 +277,7 @@ pub(in crate::translate) fn render(
             continue;
         }
         let Some(each) = &block.each else {
-            add(block.render(context, &plain, &budget)?)?;
+            add(block.render(context, &shared_variables, &budget)?)?;
             continue;
         };
         let rows = match each.apply(&structure, jq_variables(context.view, context.captures)) {
@@ -293,15 +294,15 @@ pub(in crate::translate) fn render(
         }
         for row in rows {
             let item = [("item".to_owned(), from_json(&row))];
-            let names = TemplateValue::from_pairs(names.iter().cloned().chain(item));
-            add(block.render(context, &names, &budget)?)?;
+            let item_variables = TemplateValue::from_pairs(variables.iter().cloned().chain(item));
+            add(block.render(context, &item_variables, &budget)?)?;
         }
     }
-    Ok(shown)
+    Ok(blocks)
 }
 
-fn too_many(found: usize) -> ReadError {
-    read_error!("expected at most {BLOCK_LIMIT} content blocks, found {found}")
+fn too_many(count: usize) -> ReadError {
+    read_error!("expected at most {BLOCK_LIMIT} content blocks, found {count}")
 }
 
 /// Whether a string is an RFC 3339 timestamp.
@@ -414,10 +415,10 @@ mod tests {
 
     #[test]
     fn a_timestamp_is_a_valid_date_in_rfc_3339() {
-        for good in ["2026-11-21T09:30:00Z", "2024-02-29t09:30:00.125+01:00", "2016-12-31T23:59:60Z"] {
-            assert!(is_timestamp(good), "{good}");
+        for valid in ["2026-11-21T09:30:00Z", "2024-02-29t09:30:00.125+01:00", "2016-12-31T23:59:60Z"] {
+            assert!(is_timestamp(valid), "{valid}");
         }
-        for bad in [
+        for invalid in [
             "today",
             "2026-11-21",
             "2026-11-21 09:30:00Z",
@@ -428,7 +429,7 @@ mod tests {
             "2026-11-21T25:30:00Z",
             "٢٠٢٦-١١-٢١T٠٩:٣٠:٠٠Z",
         ] {
-            assert!(!is_timestamp(bad), "{bad}");
+            assert!(!is_timestamp(invalid), "{invalid}");
         }
     }
 }
@@ -440,12 +441,13 @@ mod payload_tests {
 
     #[test]
     fn indentation_is_never_most_of_a_text() {
-        let shown = |text: &str| pretty(&Structured::new(JsonText::check(&text.to_owned().into()).unwrap()));
+        let formatted =
+            |text: &str| pretty(&Structured::new(JsonText::check(&text.to_owned().into()).unwrap()));
         assert_eq!(
-            shown(r#"{"a":[1,{}],"b":{"c":[]}}"#),
+            formatted(r#"{"a":[1,{}],"b":{"c":[]}}"#),
             "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b\": {\n    \"c\": []\n  }\n}"
         );
         let deep = format!("{{\"a\":{}1{}}}", "[".repeat(60), "]".repeat(60));
-        assert_eq!(shown(&deep), deep);
+        assert_eq!(formatted(&deep), deep);
     }
 }

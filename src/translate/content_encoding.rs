@@ -68,7 +68,7 @@ fn kind_of(error: &io::Error) -> ErrorKind {
 /// Encodings that `Content-Encoding` lists, in order, without `identity`.
 fn encodings(response: &UpstreamResponse) -> Result<Vec<ContentEncoding>, ReadError> {
     const MAX_SHOWN: usize = 40;
-    let mut names = Vec::new();
+    let mut found = Vec::new();
     for value in response.headers.get_all(header::CONTENT_ENCODING) {
         for name in value.as_bytes().split(|byte| *byte == b',') {
             let name = String::from_utf8_lossy(name.trim_ascii()).to_ascii_lowercase();
@@ -76,15 +76,15 @@ fn encodings(response: &UpstreamResponse) -> Result<Vec<ContentEncoding>, ReadEr
             if matches!(name, "" | "identity") {
                 continue;
             }
-            let Some(known) = ContentEncoding::from_name(name) else {
+            let Some(encoding) = ContentEncoding::from_name(name) else {
                 let expected = "expected a `Content-Encoding` of gzip, deflate, br, zstd or identity, found ";
                 return Err(ReadError::with_quote(MAX_SHOWN, expected, name));
             };
-            names.push(known);
-            at_most(ENCODING_LIMIT, names.len(), "encodings in `Content-Encoding`")?;
+            found.push(encoding);
+            at_most(ENCODING_LIMIT, found.len(), "encodings in `Content-Encoding`")?;
         }
     }
-    Ok(names)
+    Ok(found)
 }
 
 fn decode(encoding: ContentEncoding, data: &[u8], limit_bytes: usize) -> Result<Bytes, String> {
@@ -151,27 +151,28 @@ fn decode_in_steps(
     const BUFFER_BYTES: usize = 32 << 10;
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
-        let (read, written, is_end) = step(data, &mut buffer)?;
-        out.write_all(&buffer[..written])?;
-        data = &data[read..];
+        let (consumed, produced, is_end) = step(data, &mut buffer)?;
+        out.write_all(&buffer[..produced])?;
+        data = &data[consumed..];
         if is_end {
             return check_trailing(data);
         }
-        if read == 0 && written == 0 {
+        if consumed == 0 && produced == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
         }
     }
 }
 
 // Does not use flate2's reader, which reports success at the end of truncated data.
-fn inflate(data: &[u8], wrapped: bool, out: &mut LimitedWriter) -> io::Result<()> {
-    let mut decoder = Decompress::new(wrapped);
+fn inflate(data: &[u8], is_wrapped: bool, out: &mut LimitedWriter) -> io::Result<()> {
+    let mut decoder = Decompress::new(is_wrapped);
     decode_in_steps(data, out, |data, buffer| {
-        let before = (decoder.total_in(), decoder.total_out());
+        let totals_before = (decoder.total_in(), decoder.total_out());
         let status = decoder.decompress(data, buffer, FlushDecompress::None).map_err(io::Error::other)?;
         // Each count is at most the length of a slice, so it fits into `usize`.
-        let (read, written) = (decoder.total_in() - before.0, decoder.total_out() - before.1);
-        Ok((read as usize, written as usize, status == Status::StreamEnd))
+        let (consumed, produced) =
+            (decoder.total_in() - totals_before.0, decoder.total_out() - totals_before.1);
+        Ok((consumed as usize, produced as usize, status == Status::StreamEnd))
     })
 }
 
@@ -181,21 +182,21 @@ fn brotli(data: &[u8], out: &mut LimitedWriter) -> io::Result<()> {
     let memory = StandardAlloc::default;
     let mut state = BrotliState::new_strict(memory(), memory(), memory());
     decode_in_steps(data, out, |data, buffer| {
-        let (mut left, mut read) = (data.len(), 0);
-        let (mut room, mut written, mut total) = (buffer.len(), 0, 0);
+        let (mut available_in, mut consumed) = (data.len(), 0);
+        let (mut available_out, mut produced, mut total) = (buffer.len(), 0, 0);
         let result = BrotliDecompressStream(
-            &mut left,
-            &mut read,
+            &mut available_in,
+            &mut consumed,
             data,
-            &mut room,
-            &mut written,
+            &mut available_out,
+            &mut produced,
             buffer,
             &mut total,
             &mut state,
         );
         match result {
             BrotliResult::ResultFailure => Err(io::Error::other("corrupt Brotli stream")),
-            result => Ok((read, written, matches!(result, BrotliResult::ResultSuccess))),
+            result => Ok((consumed, produced, matches!(result, BrotliResult::ResultSuccess))),
         }
     })
 }
@@ -326,8 +327,12 @@ mod tests {
     #[test]
     fn members_and_frames_that_follow_each_other_are_one_document() {
         check("gzip", &[gzipped(b"a"), gzipped(b"b"), vec![0; 9]].concat(), Ok("ab"));
-        let skipped = b"\x50\x2a\x4d\x18\x03\0\0\0xyz".to_vec();
-        check("zstd", &[skipped.clone(), zstandard(b"a"), skipped, zstandard(b"b")].concat(), Ok("ab"));
+        let skippable_frame = b"\x50\x2a\x4d\x18\x03\0\0\0xyz".to_vec();
+        check(
+            "zstd",
+            &[skippable_frame.clone(), zstandard(b"a"), skippable_frame, zstandard(b"b")].concat(),
+            Ok("ab"),
+        );
         let many = gzipped(b"").repeat(MEMBER_LIMIT + 1);
         check("gzip", &many, Err("more than 10000 members"));
         check("zstd", &zstandard(b"").repeat(MEMBER_LIMIT + 1), Err("more than 10000 frames"));
@@ -405,8 +410,8 @@ mod tests {
             // A gigabyte takes ten times as long, and more.
             assert!(started.elapsed() < Duration::from_secs(2), "{encoding}: {:?}", started.elapsed());
         }
-        let whole = decompressed_within(2 << 20, "zstd", &bomb_in_zstandard(16)).unwrap();
-        assert!(whole.len() == 2 << 20 && whole.iter().all(|byte| *byte == b'a'));
+        let output = decompressed_within(2 << 20, "zstd", &bomb_in_zstandard(16)).unwrap();
+        assert!(output.len() == 2 << 20 && output.iter().all(|byte| *byte == b'a'));
     }
 
     #[test]

@@ -29,12 +29,12 @@ pub(crate) fn to_number(text: &str) -> Option<Value> {
 /// large numbers.
 pub(crate) fn to_integer(text: &str) -> Option<Value> {
     let number = to_number(text)?;
-    let written = number.to_string();
-    let whole = without_exponent(&written)?;
+    let formatted = number.to_string();
+    let expanded = without_exponent(&formatted)?;
     let is_zero = |fraction: &str| fraction.bytes().all(|digit| digit == b'0');
-    match whole.split_once('.').is_none_or(|(_, fraction)| is_zero(fraction)) {
-        true if whole == written => Some(number),
-        true => to_number(&whole),
+    match expanded.split_once('.').is_none_or(|(_, fraction)| is_zero(fraction)) {
+        true if expanded == formatted => Some(number),
+        true => to_number(&expanded),
         false => None,
     }
 }
@@ -48,9 +48,9 @@ pub(crate) fn without_exponent(number: &str) -> Option<String> {
     let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |digits| ("-", digits));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = format!("{whole}{fraction}");
-    let all_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
+    let has_only_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
     let point = i64::try_from(whole.len()).ok()?.checked_add(exponent.parse().ok()?)?;
-    if digits.is_empty() || !all_digits || !(-MAX_DIGITS..=MAX_DIGITS).contains(&point) {
+    if digits.is_empty() || !has_only_digits || !(-MAX_DIGITS..=MAX_DIGITS).contains(&point) {
         return None;
     }
     let (whole, fraction) = match usize::try_from(point) {
@@ -71,8 +71,8 @@ pub(crate) fn scaled(number: &str, unit: i128) -> Option<i128> {
     const MAX_WHOLE_DIGITS: usize = 19;
     const MAX_FRACTION_DIGITS: usize = 18;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    let all_digits = whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
-    if number.is_empty() || fraction.is_empty() || whole.len() > MAX_WHOLE_DIGITS || !all_digits {
+    let has_only_digits = whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
+    if number.is_empty() || fraction.is_empty() || whole.len() > MAX_WHOLE_DIGITS || !has_only_digits {
         return None;
     }
     let fraction = &fraction[..fraction.len().min(MAX_FRACTION_DIGITS)];
@@ -95,16 +95,18 @@ fn convert(value: &mut Value, schema: &Map<String, Value>, root: &Map<String, Va
         return convert(value, target, root, depth + 1);
     }
     match value {
-        Value::String(text) => string_as(text, schema, root).map(|converted| *value = converted).is_some(),
+        Value::String(text) => {
+            convert_string(text, schema, root).map(|converted| *value = converted).is_some()
+        }
         Value::Array(items) => {
             let Some(schema) = schema.get("items").and_then(Value::as_object) else { return false };
             items.iter_mut().fold(false, |changed, item| convert(item, schema, root, depth + 1) | changed)
         }
         Value::Object(members) => {
             let properties = schema.get("properties").and_then(Value::as_object);
-            let others = schema.get("additionalProperties").and_then(Value::as_object);
+            let additional = schema.get("additionalProperties").and_then(Value::as_object);
             members.iter_mut().fold(false, |changed, (key, member)| {
-                let schema = properties.and_then(|p| p.get(key)).and_then(Value::as_object).or(others);
+                let schema = properties.and_then(|p| p.get(key)).and_then(Value::as_object).or(additional);
                 schema.is_some_and(|schema| convert(member, schema, root, depth + 1)) | changed
             })
         }
@@ -112,7 +114,7 @@ fn convert(value: &mut Value, schema: &Map<String, Value>, root: &Map<String, Va
     }
 }
 
-fn string_as(text: &str, schema: &Map<String, Value>, root: &Map<String, Value>) -> Option<Value> {
+fn convert_string(text: &str, schema: &Map<String, Value>, root: &Map<String, Value>) -> Option<Value> {
     let mut types = Vec::new();
     for part in in_place_subschemas(root, schema) {
         match part.contains_key("type") {
@@ -139,22 +141,22 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn number(text: &str, expected: Option<&str>) {
+    fn check(text: &str, expected: Option<&str>) {
         assert_eq!(to_number(text).map(|value| value.to_string()).as_deref(), expected, "{text}");
     }
 
     #[test]
     fn numbers_are_read_as_old_servers_write_them() {
-        number("5", Some("5"));
-        number(" 5.0 ", Some("5.0"));
-        number("-.0302", Some("-0.0302"));
-        number("+007", Some("7"));
-        number("12345678901234567890.10", Some("12345678901234567890.10"));
-        number("1.5e3", Some("1.5e+3"));
+        check("5", Some("5"));
+        check(" 5.0 ", Some("5.0"));
+        check("-.0302", Some("-0.0302"));
+        check("+007", Some("7"));
+        check("12345678901234567890.10", Some("12345678901234567890.10"));
+        check("1.5e3", Some("1.5e+3"));
         for text in
             ["", "-", ".", "5.", "1,000", "5%", "0x10", "NaN", "--5", "+-5", "1e", "five", "１", "1e401"]
         {
-            number(text, None);
+            check(text, None);
         }
     }
 
@@ -213,10 +215,10 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn a_whole_number_of_any_length_is_the_one_that_the_parser_reads(text in "-?[1-9][0-9]{0,24}") {
-            let read: Option<Value> = serde_json::from_str(&text).ok();
-            proptest::prop_assert!(read.is_some());
-            proptest::prop_assert_eq!(to_number(&text), read.clone());
-            proptest::prop_assert_eq!(to_integer(&text), read);
+            let parsed: Option<Value> = serde_json::from_str(&text).ok();
+            proptest::prop_assert!(parsed.is_some());
+            proptest::prop_assert_eq!(to_number(&text), parsed.clone());
+            proptest::prop_assert_eq!(to_integer(&text), parsed);
         }
     }
 }

@@ -25,20 +25,20 @@ impl Setting for Jq {
         let report = value.context.report;
         let key = (text.to_owned(), captures.clone());
         compiled_once(report, key, || Self::compile(text, &captures)).or_else(|error| {
-            let captured: String = captures.iter().map(|name| format!(", `${name}`")).collect();
+            let capture_list: String = captures.iter().map(|name| format!(", `${name}`")).collect();
             let message = error.to_string();
             let mut renamed = value.context.renamed_variables.iter();
-            let help = match renamed.find(|(was, _)| message.contains(&format!("`${was}`"))) {
-                Some((_, now)) => format!("write `${now}`, or run `glossator migrate`"),
+            let help = match renamed.find(|(old_name, _)| message.contains(&format!("`${old_name}`"))) {
+                Some((_, new_name)) => format!("write `${new_name}`, or run `glossator migrate`"),
                 None => format!(
-                    "{}the input is `.`; variables: `$args`, `$status`, `$exit_status`, `$stderr`, `$headers`, `$input_responses`{captured}",
+                    "{}the input is `.`; variables: `$args`, `$status`, `$exit_status`, `$stderr`, `$headers`, `$input_responses`{capture_list}",
                     hint_at_path(text).unwrap_or_else(|| hint_at_names(text, &message, scope))
                 ),
             };
             let at = message.rsplit_once(" at character ").and_then(|(_, at)| at.parse::<usize>().ok());
-            let place = at.map_or(value.node.span, |at| report.character_in(value.node, text, at - 1));
+            let span = at.map_or(value.node.span, |at| report.character_in(value.node, text, at - 1));
             let message = format!("{} is not a jq filter: {message}", value.name);
-            value.reject_coded(Code::InvalidJq.at_span(place), message, help)
+            value.reject_coded(Code::InvalidJq.at_span(span), message, help)
         })
     }
 }
@@ -53,22 +53,25 @@ fn hint_at_path(text: &str) -> Option<String> {
 /// Suggests names for the unknown names in an error message, or the jq operator for an operator of another
 /// language.
 fn hint_at_names(text: &str, message: &str, scope: &Scope) -> String {
-    let found = message.split_once("found `").and_then(|(_, found)| found.split(['`', ' ', '.', '(']).next());
-    if let Some(help) = found.and_then(|found| suggest::foreign("operator", found, [])) {
+    let found_word = message
+        .split_once("found `")
+        .and_then(|(_, found_word)| found_word.split(['`', ' ', '.', '(']).next());
+    if let Some(help) = found_word.and_then(|found_word| suggest::foreign("operator", found_word, [])) {
         return format!("{help}; ");
     }
     let unknown = message.strip_prefix("there is ").unwrap_or_default().split(", ");
     // A common filter with a wrong number of arguments is unknown: jq knows filters by name and arity.
-    let is_common = |name: &&str| COMMON_JQ_FILTERS.split(' ').any(|known| known == *name);
+    let is_common = |name: &&str| COMMON_JQ_FILTERS.split(' ').any(|filter| filter == *name);
     if let Some(name) = unknown.clone().filter_map(unknown_filter).find(is_common) {
-        let other = if text.contains(&format!("{name}(")) { name.to_owned() } else { format!("{name}(…)") };
+        let example =
+            if text.contains(&format!("{name}(")) { name.to_owned() } else { format!("{name}(…)") };
         return format!(
-            "`{name}` takes another number of arguments, such as `{other}`; for a key, write `.{name}`; "
+            "`{name}` takes another number of arguments, such as `{example}`; for a key, write `.{name}`; "
         );
     }
     let hint = |unknown| hint_at_key(unknown).or_else(|| hint_at_variable(unknown, scope));
-    let meant = unknown.filter_map(hint).collect::<Vec<_>>().join(", ");
-    if meant.is_empty() { meant } else { format!("did you mean {meant}? ") }
+    let suggestions = unknown.filter_map(hint).collect::<Vec<_>>().join(", ");
+    if suggestions.is_empty() { suggestions } else { format!("did you mean {suggestions}? ") }
 }
 
 /// Name of the unknown filter in a part of an error message.
@@ -80,9 +83,9 @@ fn unknown_filter(unknown: &str) -> Option<&str> {
 fn hint_at_key(unknown: &str) -> Option<String> {
     let name = unknown_filter(unknown)?;
     let nearest = suggest::nearest(name, COMMON_JQ_FILTERS.split(' '));
-    let other = nearest.map(|nearest| format!("`{nearest}` or ")).unwrap_or_default();
+    let alternative = nearest.map(|nearest| format!("`{nearest}` or ")).unwrap_or_default();
     // Filters that only the program `jq` has, such as `input`, are not suggested as keys.
-    is_pure(name).then(|| format!("{other}`.{name}`"))
+    is_pure(name).then(|| format!("{alternative}`.{name}`"))
 }
 
 /// Suggests an argument, or the nearest variable, for an unknown variable.
@@ -123,22 +126,23 @@ impl Setting for Template {
             value.reject_coded(Code::InvalidTemplate.at_span(span), message, help)
         })?;
         warn_of_placeholders(report, node, &text, scope, &names);
-        let mut known = true;
-        for (what, name) in &template.used.unknown {
-            let help = match *what {
+        let mut is_valid = true;
+        for (kind, name) in &template.used.unknown {
+            let help = match *kind {
                 "filter" => suggest::help(name, "some known ones", COMMON_FILTERS.split(' ')),
                 "test" => suggest::help(name, "some known ones", COMMON_TESTS.split(' ')),
                 _ => suggest::foreign("method", name, []),
             };
-            known = report_unknown(report, node, what, name, help);
+            is_valid = report_unknown(report, node, kind, name, help);
         }
         let has_only_arguments = matches!(names[..], ["args"] | ["args", "input_responses"]);
         let is_unknown = |name: &&String| !names.contains(&name.as_str()) && !is_global(name);
         for name in template.used.names.iter().filter(is_unknown) {
             let mut renamed = value.context.renamed_variables.iter();
-            let renamed = renamed.find(|(was, now)| *was == name.as_str() && names.contains(now));
+            let renamed =
+                renamed.find(|(old_name, new_name)| *old_name == name.as_str() && names.contains(new_name));
             let help = match renamed {
-                Some((_, now)) => Some(format!("write `{now}`, or run `glossator migrate`")),
+                Some((_, new_name)) => Some(format!("write `{new_name}`, or run `glossator migrate`")),
                 None if has_only_arguments && name == "omit" => Some(
                     "`default(omit)` is for a value of `query`, `headers`, `form` or `json` that is one argument and nothing \
                      else; write `{% if args.x %}…{% endif %}`"
@@ -158,25 +162,25 @@ impl Setting for Template {
                     })
                 }
             };
-            known = report_unknown(report, node, "name", name, help);
+            is_valid = report_unknown(report, node, "name", name, help);
         }
-        for (was, now) in value.context.renamed_variables {
-            if was.contains('.') && template.used.paths.contains(*was) {
-                let help = format!("write `{now}`, or run `glossator migrate`");
-                known = report_unknown(report, node, "name", was, Some(help));
+        for (old_name, new_name) in value.context.renamed_variables {
+            if old_name.contains('.') && template.used.paths.contains(*old_name) {
+                let help = format!("write `{new_name}`, or run `glossator migrate`");
+                is_valid = report_unknown(report, node, "name", old_name, Some(help));
             }
         }
-        let template = value.checked(known.then_some(template))?;
+        let template = value.checked(is_valid.then_some(template))?;
         scope.used.borrow_mut().add_template(report, &template, node.span);
         Ok(template)
     }
 }
 
 /// Reports an unknown name, filter, test or method of a template; returns `false`.
-fn report_unknown(report: &Report<'_>, node: &Node, what: &str, name: &str, help: Option<String>) -> bool {
+fn report_unknown(report: &Report<'_>, node: &Node, kind: &str, name: &str, help: Option<String>) -> bool {
     // For the variable `rows`, skip the field in `structured.rows`.
-    let span = span_of_word(report, node.span, name, |before| before.ends_with('.') == (what == "method"));
-    report.error(Code::UnknownName.at_span(span), format!("unknown {what} `{name}` in a template"), help);
+    let span = span_of_word(report, node.span, name, |before| before.ends_with('.') == (kind == "method"));
+    report.error(Code::UnknownName.at_span(span), format!("unknown {kind} `{name}` in a template"), help);
     false
 }
 
@@ -188,13 +192,13 @@ fn warn_of_placeholders(report: &Report<'_>, node: &Node, text: &str, scope: &Sc
         return;
     }
     // A script in the standard input of a command may have a variable `args`.
-    for found in PLACEHOLDER.captures_iter(text).filter(|found| &found[1] != "args") {
-        let is_argument = !names.contains(&&found[2]) && scope.has_argument(&found[1]);
-        if is_argument || names.contains(&&found[2]) {
-            let at = Code::NotEvaluated.at_span(span_of_name(report, node.span, &found[1]));
-            let message = format!("`{}` is not a template: it is sent literally", &found[0]);
+    for captures in PLACEHOLDER.captures_iter(text).filter(|captures| &captures[1] != "args") {
+        let is_argument = !names.contains(&&captures[2]) && scope.has_argument(&captures[1]);
+        if is_argument || names.contains(&&captures[2]) {
+            let at = Code::NotEvaluated.at_span(span_of_name(report, node.span, &captures[1]));
+            let message = format!("`{}` is not a template: it is sent literally", &captures[0]);
             let args = if is_argument { "args." } else { "" };
-            report.warning(at, message, format!("write `{{{{ {args}{} }}}}`", &found[1]));
+            report.warning(at, message, format!("write `{{{{ {args}{} }}}}`", &captures[1]));
         }
     }
 }
@@ -222,11 +226,11 @@ fn span_of_word(
 ) -> SourceSpan {
     let text = &report.files().text(span)[span.start..span.end];
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    let found = text.match_indices(name).find(|(at, _)| {
+    let position = text.match_indices(name).find(|(at, _)| {
         let (before, after) = (&text[..*at], &text[at + name.len()..]);
         !name.is_empty() && !before.ends_with(is_word) && !after.starts_with(is_word) && fits(before)
     });
-    found.map_or(span, |(at, _)| {
+    position.map_or(span, |(at, _)| {
         let start = span.start + at;
         SourceSpan { start, end: start + name.len(), ..span }
     })
@@ -238,7 +242,7 @@ pub(crate) fn arguments_of(template: &Template) -> Option<Vec<(String, bool)>> {
     for path in &template.used.paths {
         match path.split('.').collect::<Vec<_>>()[..] {
             ["args"] => return None,
-            ["args", name, ..] if !arguments.iter().any(|(known, _)| known == name) => {
+            ["args", name, ..] if !arguments.iter().any(|(argument, _)| argument == name) => {
                 arguments.push((name.to_owned(), template.used.optional_arguments.contains(name)));
             }
             _ => {}
@@ -267,24 +271,24 @@ impl Scope {
 
     /// Runs `read` with these variables available to templates.
     pub(crate) fn with_names<T>(&self, names: &[&'static str], read: impl FnOnce() -> T) -> T {
-        let outer = self.names.replace(names.to_vec());
-        let read = read();
-        self.names.replace(outer);
-        read
+        let outer_names = self.names.replace(names.to_vec());
+        let result = read();
+        self.names.replace(outer_names);
+        result
     }
 
     /// Runs `read` with these variables added to those available.
     pub(crate) fn with_more_names<T>(&self, names: &[&'static str], read: impl FnOnce() -> T) -> T {
-        let all = [self.names.borrow().as_slice(), names].concat();
-        self.with_names(&all, read)
+        let all_names = [self.names.borrow().as_slice(), names].concat();
+        self.with_names(&all_names, read)
     }
 
     /// Runs `read` with an empty list of captures, and discards the captures that `read` adds.
     pub(super) fn with_own_captures<T>(&self, read: impl FnOnce() -> T) -> T {
-        let outer = self.captures.take();
-        let read = read();
-        self.captures.replace(outer);
-        read
+        let outer_captures = self.captures.take();
+        let result = read();
+        self.captures.replace(outer_captures);
+        result
     }
 
     /// Whether the request of the route has an argument with this name.
@@ -351,9 +355,9 @@ impl UsedArguments {
     }
 
     fn entry(&mut self, name: &str, span: SourceSpan) -> &mut ArgumentUse {
-        let known = self.arguments.iter().position(|known| known.name == name);
-        let index = known.unwrap_or(self.arguments.len());
-        if known.is_none() {
+        let existing = self.arguments.iter().position(|argument| argument.name == name);
+        let index = existing.unwrap_or(self.arguments.len());
+        if existing.is_none() {
             let (name, optional, kind) = (name.to_owned(), true, ArgumentKind::Text);
             let (needed_at, context) = (None, self.context.clone());
             self.arguments.push(ArgumentUse { name, optional, kind, span, needed_at, context });
@@ -362,14 +366,14 @@ impl UsedArguments {
     }
 
     fn find(&mut self, name: &str) -> Option<&mut ArgumentUse> {
-        self.arguments.iter_mut().find(|known| known.name == name)
+        self.arguments.iter_mut().find(|argument| argument.name == name)
     }
 
     /// Records the span of a use that makes the request fail if the argument is absent. Ignores an argument
     /// that has not been added.
-    pub(crate) fn set_needed(&mut self, name: &str, at: SourceSpan) {
-        if let Some(known) = self.find(name) {
-            known.needed_at.get_or_insert(at);
+    pub(crate) fn set_needed(&mut self, name: &str, span: SourceSpan) {
+        if let Some(argument) = self.find(name) {
+            argument.needed_at.get_or_insert(span);
         }
     }
 
@@ -409,8 +413,8 @@ impl UsedArguments {
 
     /// Makes an argument optional, because an input request asks the user for it.
     pub(crate) fn make_optional(&mut self, name: &str) {
-        if let Some(known) = self.find(name) {
-            (known.optional, known.needed_at) = (true, None);
+        if let Some(argument) = self.find(name) {
+            (argument.optional, argument.needed_at) = (true, None);
         }
     }
 
@@ -423,10 +427,10 @@ impl UsedArguments {
     pub(crate) fn merge(&mut self, other: &Self) {
         for argument in &other.arguments {
             match self.find(&argument.name) {
-                Some(known) => {
-                    known.optional &= argument.optional;
-                    known.kind = known.kind.max(argument.kind);
-                    known.needed_at = known.needed_at.or(argument.needed_at);
+                Some(existing) => {
+                    existing.optional &= argument.optional;
+                    existing.kind = existing.kind.max(argument.kind);
+                    existing.needed_at = existing.needed_at.or(argument.needed_at);
                 }
                 None => self.arguments.push(argument.clone()),
             }

@@ -31,14 +31,14 @@ impl<'a> ClientStrings<'a> {
     /// Collects the strings in `arguments`, within the limits. Strings of one byte are omitted.
     pub(super) fn from_arguments(arguments: &'a Value) -> Self {
         let mut strings = Vec::new();
-        let mut open = vec![arguments];
-        while let Some(value) = open.pop()
+        let mut pending = vec![arguments];
+        while let Some(value) = pending.pop()
             && strings.len() < Self::LIMITS.0
         {
             match value {
                 Value::String(text) if (2..=Self::LIMITS.1).contains(&text.len()) => strings.push(&**text),
-                Value::Array(items) => open.extend(items.iter().take(Self::LIMITS.0)),
-                Value::Object(members) => open.extend(members.values().take(Self::LIMITS.0)),
+                Value::Array(items) => pending.extend(items.iter().take(Self::LIMITS.0)),
+                Value::Object(members) => pending.extend(members.values().take(Self::LIMITS.0)),
                 Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
             }
         }
@@ -48,8 +48,8 @@ impl<'a> ClientStrings<'a> {
     /// Whether `part` of a text lies inside an occurrence of a string that the client has sent.
     fn covers(&self, text: &str, part: &Range<usize>) -> bool {
         self.0.iter().any(|sent| {
-            let mut places = text.match_indices(sent);
-            places.any(|(start, sent)| start <= part.start && part.end <= start + sent.len())
+            let mut occurrences = text.match_indices(sent);
+            occurrences.any(|(start, sent)| start <= part.start && part.end <= start + sent.len())
         })
     }
 }
@@ -82,23 +82,23 @@ pub(super) fn redacted(text: &str, sent: &ClientStrings<'_>) -> String {
             || found.name("brackets").is_some_and(|brackets| !is_ipv6(brackets.as_str()));
         match is_time {
             true => found[0].to_owned(),
-            false => masked(&text, found, "[address]", sent),
+            false => mask_match(&text, found, "[address]", sent),
         }
     });
-    let text = PATHS.replace_all(&text, |found: &Captures<'_>| masked(&text, found, "[path]", sent));
+    let text = PATHS.replace_all(&text, |found: &Captures<'_>| mask_match(&text, found, "[path]", sent));
     text.into_owned()
 }
 
 /// Replaces a match by `mask`. Keeps the delimiter before a path (capture group 1), and a full stop at the
 /// end, which ends a sentence.
-fn masked(text: &str, found: &Captures<'_>, mask: &str, sent: &ClientStrings<'_>) -> String {
+fn mask_match(text: &str, found: &Captures<'_>, mask: &str, sent: &ClientStrings<'_>) -> String {
     let before = found.get(1).filter(|_| mask == "[path]").map_or("", |before| before.as_str());
     let start = found.get_match().start() + before.len();
     let part = &text[start..found.get_match().end()];
-    let (part, stop) =
+    let (part, full_stop) =
         part.strip_suffix('.').filter(|part| !part.ends_with('.')).map_or((part, ""), |part| (part, "."));
-    let shown = if sent.covers(text, &(start..start + part.len())) { part } else { mask };
-    format!("{before}{shown}{stop}")
+    let displayed = if sent.covers(text, &(start..start + part.len())) { part } else { mask };
+    format!("{before}{displayed}{full_stop}")
 }
 
 /// Replaces compressed IPv6 addresses, with their brackets and port. Candidates are parsed, because a pattern
@@ -109,7 +109,7 @@ fn without_ipv6(text: &str) -> String {
     let replaced = WORD.replace_all(text, |found: &Captures<'_>| {
         let word = &found[0];
         match ipv6_in(word) {
-            Some(place) => format!("{}[address]{}", &word[..place.start], &word[place.end..]),
+            Some(range) => format!("{}[address]{}", &word[..range.start], &word[range.end..]),
             None => word.to_owned(),
         }
     });
@@ -128,7 +128,7 @@ fn ipv6_in(word: &str) -> Option<Range<usize>> {
     let ends = [(trimmed, zone_end), (trimmed.strip_suffix(':').unwrap_or(trimmed), trimmed.len() - 1)];
     let mut parts = starts.flat_map(|start| ends.map(|(text, end)| (text.get(start..), start..end)));
     let is_address = |part: &str| part.contains("::") && part != "::" && part.parse::<Ipv6Addr>().is_ok();
-    parts.find(|(part, _)| part.is_some_and(is_address)).map(|(_, place)| place)
+    parts.find(|(part, _)| part.is_some_and(is_address)).map(|(_, range)| range)
 }
 
 /// Text that replaces a credential.
@@ -148,18 +148,18 @@ fn without_credentials(text: &str) -> String {
     // key.
     let text = PRIVATE_KEY.replace_all(text, CREDENTIAL);
     let masked = CREDENTIALS.replace_all(&text, |found: &Captures<'_>| {
-        let whole = &found[0];
-        let part = |name: &str| found.name(name).map(|part| part.as_str());
-        if let (Some(before), Some(value)) = (part("before"), part("value_in_sentence")) {
+        let matched = &found[0];
+        let capture = |name: &str| found.name(name).map(|capture| capture.as_str());
+        if let (Some(before), Some(value)) = (capture("before"), capture("value_in_sentence")) {
             let after = &text[found.get_match().end()..];
-            return mask_in_sentence(before, part("verb").is_some(), value, after);
+            return mask_in_sentence(before, capture("verb").is_some(), value, after);
         }
-        let is_harmless = part("value_of_name").is_some_and(is_description)
-            || part("value_of_option").is_some_and(is_an_option);
+        let is_harmless = capture("value_of_name").is_some_and(is_description)
+            || capture("value_of_option").is_some_and(is_an_option);
         if is_harmless {
-            whole.to_owned()
+            matched.to_owned()
         } else {
-            format!("{}{CREDENTIAL}", part("option").unwrap_or_default())
+            format!("{}{CREDENTIAL}", capture("option").unwrap_or_default())
         }
     });
     masked.into_owned()
@@ -193,7 +193,7 @@ fn ends_sentence(after: &str) -> bool {
 /// after a small letter; or it has at least 24 bytes.
 fn looks_random(word: &str) -> bool {
     let word = word.trim_matches(['"', '\'', '`']);
-    let has = |is: fn(&char) -> bool| word.chars().any(|c| is(&c));
+    let has = |predicate: fn(&char) -> bool| word.chars().any(|c| predicate(&c));
     let is_mixed = has(char::is_ascii_digit) && has(|c| c.is_alphabetic());
     let has_capitals =
         word.chars().zip(word.chars().skip(1)).any(|(c, next)| c.is_lowercase() && next.is_uppercase());
@@ -208,9 +208,9 @@ fn is_description(value: &str) -> bool {
 }
 
 /// Whether the text after `-p` is the rest of an option's name or a port, and not a password.
-fn is_an_option(given: &str) -> bool {
+fn is_an_option(text: &str) -> bool {
     const NAMES: &str = include_str!("leak_patterns/options.txt");
-    let name = given.split(['=', ':']).next().unwrap_or(given).trim_end_matches(['.', ')', ']']);
+    let name = text.split(['=', ':']).next().unwrap_or(text).trim_end_matches(['.', ')', ']']);
     name.chars().all(|c| c.is_ascii_digit())
         || NAMES.split_whitespace().any(|known| known.eq_ignore_ascii_case(name))
 }
@@ -283,10 +283,10 @@ mod tests {
 
     #[test]
     fn unicode_letters_are_word_characters() {
-        let (unicode, ours) = (Regex::new(r"^\w$").unwrap(), compile(r"^\w$"));
+        let (unicode, custom) = (Regex::new(r"^\w$").unwrap(), compile(r"^\w$"));
         for c in '\0'..=char::MAX {
             let c = c.to_string();
-            assert!(ours.is_match(&c) || !unicode.is_match(&c), "{}", c.escape_unicode());
+            assert!(custom.is_match(&c) || !unicode.is_match(&c), "{}", c.escape_unicode());
         }
     }
 
@@ -315,8 +315,8 @@ mod tests {
     #[test]
     fn the_whole_of_a_path_is_replaced() {
         for path in ["../../etc/passwd", "./conf/db.ini", "~/.ssh/id_rsa", "~app/run", "\"/etc/shadow\""] {
-            let left = if path.starts_with('"') { "\"[path]\"" } else { "[path]" };
-            check(&format!("cannot open {path}"), &format!("cannot open {left}"));
+            let expected = if path.starts_with('"') { "\"[path]\"" } else { "[path]" };
+            check(&format!("cannot open {path}"), &format!("cannot open {expected}"));
         }
     }
 
@@ -410,9 +410,9 @@ mod tests {
 
     #[track_caller]
     fn check_credentials(text: &str, expected: &str) {
-        let shown = without_credentials(text);
-        assert_eq!(shown, expected);
-        assert_eq!(without_credentials(&shown), expected, "what is hidden stays as it is");
+        let masked_text = without_credentials(text);
+        assert_eq!(masked_text, expected);
+        assert_eq!(without_credentials(&masked_text), expected, "what is hidden stays as it is");
     }
 
     #[test]

@@ -95,8 +95,8 @@ impl Matcher {
     /// Whether `other` has all conditions of this matcher, apart from the status and the exit status. `not`
     /// makes this false, and so does a condition on the value, because the extractors may differ.
     pub fn covers_except_status(&self, other: &Self) -> bool {
-        fn is_among<T: PartialEq>(own: &Option<T>, other: &Option<T>) -> bool {
-            own.is_none() || own == other
+        fn is_among<T: PartialEq>(condition: &Option<T>, other: &Option<T>) -> bool {
+            condition.is_none() || condition == other
         }
         is_among(&self.content_type, &other.content_type)
             && self.headers.0.iter().all(|header| other.headers.0.contains(header))
@@ -123,8 +123,9 @@ impl Matcher {
             |pattern| pattern.matches(response.status),
             || format!("`status` is {}, expected", response.status.as_u16()),
         )?;
-        let has_type =
-            |pattern: &MediaPattern| response.media_type().is_some_and(|found| pattern.matches(&found));
+        let has_type = |pattern: &MediaPattern| {
+            response.media_type().is_some_and(|media_type| pattern.matches(&media_type))
+        };
         match_any(&self.content_type, has_type, || match response.media_type() {
             Some(media_type) => format!("`content_type` is `{media_type}`, expected"),
             None => "`content_type` is missing, expected".to_owned(),
@@ -154,20 +155,20 @@ impl Matcher {
             let found = pattern.named_captures(text);
             captures.extend(found.ok_or_else(|| format!("the text does not match `{pattern}`"))?);
         }
-        let holds = |jq: &Jq, what: &str, value| match jq.is_true(value, jq_variables(view, &captures)) {
+        let require = |jq: &Jq, key: &str, value| match jq.is_true(value, jq_variables(view, &captures)) {
             true => Ok(()),
-            false => Err(format!("`{what}`: `{}` is false", jq.source())),
+            false => Err(format!("`{key}`: `{}` is false", jq.source())),
         };
         if let Some(jq) = &self.args {
-            holds(jq, "args", view.input.args)?;
+            require(jq, "args", view.input.args)?;
         }
         if let Some(jq) = &self.json {
             let Some(json) = view.json() else { return Err("the response is not JSON".to_owned()) };
-            holds(jq, "json", json)?;
+            require(jq, "json", json)?;
         }
         if let Some(jq) = &self.value {
-            let value = extraction.value().map_err(|why| format!("there is no `value`: {why}"))?;
-            holds(jq, "value", value)?;
+            let value = extraction.value().map_err(|error| format!("there is no `value`: {error}"))?;
+            require(jq, "value", value)?;
         }
         if let Some(not) = &self.not
             && not.matches(extraction).is_ok()
@@ -178,18 +179,19 @@ impl Matcher {
     }
 }
 
-/// Fails if patterns are configured and none of them matches. `found` returns the beginning of the reason.
+/// Fails if patterns are configured and none of them matches. `reason_start` returns the beginning of the
+/// reason.
 fn match_any<T: fmt::Display>(
     patterns: &Option<OneOrMore<T>>,
     matches: impl Fn(&T) -> bool,
-    found: impl FnOnce() -> String,
+    reason_start: impl FnOnce() -> String,
 ) -> Result<(), String> {
     let Some(OneOrMore(patterns)) = patterns.as_ref().filter(|patterns| !patterns.0.iter().any(matches))
     else {
         return Ok(());
     };
-    let listed: Vec<_> = patterns.iter().map(|pattern| format!("`{pattern}`")).collect();
-    Err(format!("{} {}", found(), listed.join(" or ")))
+    let expected: Vec<_> = patterns.iter().map(|pattern| format!("`{pattern}`")).collect();
+    Err(format!("{} {}", reason_start(), expected.join(" or ")))
 }
 
 fn read_optional_pattern(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
@@ -244,8 +246,8 @@ impl Setting for HeaderPatterns {
                 let at = Code::InvalidName.at_span(entry.key.span);
                 value.reject_coded(at, message, "write letters, digits and `-`")
             });
-            let pattern = format!("the pattern of the header `{text}`");
-            let pattern = read_pattern(&value.member(entry, &pattern, ValueKind::Text));
+            let pattern_name = format!("the pattern of the header `{text}`");
+            let pattern = read_pattern(&value.member(entry, &pattern_name, ValueKind::Text));
             Ok((name?, pattern?))
         };
         read_each(entries.iter().map(read)).map(Self)
@@ -258,14 +260,14 @@ parsed_settings! {
     MediaPattern = Text, "write the type without parameters: `text/plain`, `text/*`";
 }
 
-fn expected_found(expected: &str, found: &str) -> String {
+fn expected_message(expected: &str, found: &str) -> String {
     format!("expected {expected}, found {}", quoted(found))
 }
 
 /// Parses a range such as `400-499`, or a single number as a range of one.
-fn range<T: PartialOrd>(text: &str, number: impl Fn(&str) -> Option<T>) -> Option<(T, T)> {
+fn parse_range<T: PartialOrd>(text: &str, parse_number: impl Fn(&str) -> Option<T>) -> Option<(T, T)> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    Some((number(first.trim())?, number(last.trim())?)).filter(|(first, last)| first <= last)
+    Some((parse_number(first.trim())?, parse_number(last.trim())?)).filter(|(first, last)| first <= last)
 }
 
 impl StatusPattern {
@@ -280,8 +282,9 @@ impl FromStr for StatusPattern {
     fn from_str(text: &str) -> Result<Self, String> {
         let class = text.strip_suffix("xx").map(|class| format!("{class}00-{class}99"));
         let code = |code: &str| code.parse().ok().filter(|code| (100..=599).contains(code));
-        let range = range(class.as_deref().unwrap_or(text), code).map(|(first, last)| Self { first, last });
-        range.ok_or_else(|| expected_found("a status such as `404`, `4xx` or `400-499`", text))
+        let range =
+            parse_range(class.as_deref().unwrap_or(text), code).map(|(first, last)| Self { first, last });
+        range.ok_or_else(|| expected_message("a status such as `404`, `4xx` or `400-499`", text))
     }
 }
 
@@ -299,12 +302,12 @@ impl fmt::Display for StatusPattern {
 
 impl MediaPattern {
     fn matches(&self, media_type: &str) -> bool {
-        let fits = |(pattern, found): (&str, &str)| match pattern.strip_prefix('*') {
+        let is_match = |(pattern, found): (&str, &str)| match pattern.strip_prefix('*') {
             Some(suffix) => found.ends_with(suffix),
             None => pattern == found,
         };
         // The subtype of a pattern has no slash.
-        media_type.contains('/') && self.0.splitn(2, '/').zip(media_type.splitn(2, '/')).all(fits)
+        media_type.contains('/') && self.0.splitn(2, '/').zip(media_type.splitn(2, '/')).all(is_match)
     }
 }
 
@@ -312,15 +315,17 @@ impl FromStr for MediaPattern {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let good = |part: &str| {
+        let is_valid = |part: &str| {
             let rest = part.strip_prefix('*').unwrap_or(part);
             !part.is_empty()
                 && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
         };
         let expected = "a media type such as `text/plain`, `text/*` or `application/*+json`";
         match text.split_once('/') {
-            Some((kind, subtype)) if good(kind) && good(subtype) => Ok(Self(text.to_ascii_lowercase())),
-            _ => Err(expected_found(expected, text)),
+            Some((kind, subtype)) if is_valid(kind) && is_valid(subtype) => {
+                Ok(Self(text.to_ascii_lowercase()))
+            }
+            _ => Err(expected_message(expected, text)),
         }
     }
 }
@@ -356,10 +361,10 @@ impl FromStr for ExitPattern {
         let pattern = match text.parse() {
             _ if text == ANY_SIGNAL => Some(Self::Signal(None)),
             Ok(ProgramEnd::Signal(number)) => Some(Self::Signal(Some(number))),
-            _ => range(text, code).map(|(first, last)| Self::Codes(first, last)),
+            _ => parse_range(text, code).map(|(first, last)| Self::Codes(first, last)),
         };
         let expected = "an exit status such as `1`, `1-9`, `SIGKILL` or `signal`";
-        pattern.ok_or_else(|| expected_found(expected, text))
+        pattern.ok_or_else(|| expected_message(expected, text))
     }
 }
 
@@ -389,10 +394,10 @@ mod tests {
 
     #[test]
     fn statuses_are_numbers_classes_or_ranges() {
-        for (text, holds, holds_not) in [("404", 404, 405), ("4xx", 499, 500), ("400-403", 403, 404)] {
+        for (text, matching, non_matching) in [("404", 404, 405), ("4xx", 499, 500), ("400-403", 403, 404)] {
             let pattern: StatusPattern = text.parse().unwrap();
-            assert!(pattern.matches(StatusCode::from_u16(holds).unwrap()));
-            assert!(!pattern.matches(StatusCode::from_u16(holds_not).unwrap()));
+            assert!(pattern.matches(StatusCode::from_u16(matching).unwrap()));
+            assert!(!pattern.matches(StatusCode::from_u16(non_matching).unwrap()));
             assert_eq!(pattern.to_string(), text);
         }
         for text in ["", "600", "6xx", "xx", "403-400", "two"] {
@@ -402,13 +407,17 @@ mod tests {
 
     #[test]
     fn media_types_may_have_a_star() {
-        let holds = |pattern: &str, found| pattern.parse::<MediaPattern>().unwrap().matches(found);
+        let is_match = |pattern: &str, found| pattern.parse::<MediaPattern>().unwrap().matches(found);
         assert!(
-            holds("text/*", "text/plain")
-                && holds("*/*", "a/b")
-                && holds("application/*+json", "application/a+json")
+            is_match("text/*", "text/plain")
+                && is_match("*/*", "a/b")
+                && is_match("application/*+json", "application/a+json")
         );
-        assert!(!holds("text/*", "image/png") && !holds("text/plain", "text/html") && !holds("text/*", ""));
+        assert!(
+            !is_match("text/*", "image/png")
+                && !is_match("text/plain", "text/html")
+                && !is_match("text/*", "")
+        );
         assert!("text".parse::<MediaPattern>().is_err() && "a b/c".parse::<MediaPattern>().is_err());
     }
 }
@@ -419,14 +428,14 @@ mod exit_tests {
 
     #[test]
     fn ends_are_numbers_ranges_or_signals() {
-        for (text, holds, holds_not) in [
+        for (text, matching, non_matching) in [
             ("1", ProgramEnd::Code(1), ProgramEnd::Code(2)),
             ("0-2", ProgramEnd::Code(2), ProgramEnd::Code(3)),
             ("SIGKILL", ProgramEnd::Signal(9), ProgramEnd::Signal(15)),
             ("signal", ProgramEnd::Signal(15), ProgramEnd::Code(15)),
         ] {
             let pattern: ExitPattern = text.parse().unwrap();
-            assert!(pattern.matches(holds) && !pattern.matches(holds_not), "{text}");
+            assert!(pattern.matches(matching) && !pattern.matches(non_matching), "{text}");
             assert_eq!(pattern.to_string(), text);
         }
         for text in ["", "256", "-1", "3-2", "2xx", "SIGNONE", "any"] {

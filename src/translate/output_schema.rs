@@ -72,7 +72,7 @@ impl OutputSchema {
         let document = self.schema.document();
         match self.is_object {
             true => document.clone(),
-            false => wrapped(Map::clone(document)).into(),
+            false => wrap_schema(Map::clone(document)).into(),
         }
     }
 
@@ -98,12 +98,12 @@ impl OutputSchema {
         source: Option<&JsonText>,
         stop: Option<&WorkBudget>,
     ) -> Result<Structured, ReadError> {
-        let mut changed = source.is_none();
+        let mut is_changed = source.is_none();
         if self.is_object && !value.is_object() {
             value = json!({ "result": value });
-            changed = true;
+            is_changed = true;
         }
-        changed |= convert::convert_to_schema(&mut value, self.schema.document());
+        is_changed |= convert::convert_to_schema(&mut value, self.schema.document());
         let violations = self.violations(&value, stop)?;
         if !violations.is_empty() {
             let message = |Violation { path, message, .. }: &Violation| match path.as_str() {
@@ -117,7 +117,7 @@ impl OutputSchema {
         let json = match source {
             // The check was of the tree, so send the text only if it contains nothing else (such as a
             // duplicate name).
-            Some(source) if !changed && source.matches_tree(&value) => source.clone(),
+            Some(source) if !is_changed && source.matches_tree(&value) => source.clone(),
             _ => JsonText::from_value(&value),
         };
         // If the root of the schema allows other values than objects, the advertised schema requires
@@ -142,7 +142,7 @@ impl OutputSchema {
 
 /// Wraps a schema for `{"result": …}`. Definitions move to the new root, because references point to the
 /// root.
-fn wrapped(mut document: Map<String, Value>) -> Map<String, Value> {
+fn wrap_schema(mut document: Map<String, Value>) -> Map<String, Value> {
     let hoisted = ["$schema", "$defs", "definitions"].map(|key| document.shift_remove_entry(key));
     let outer = [
         ("type".to_owned(), "object".into()),

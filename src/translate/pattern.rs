@@ -76,9 +76,9 @@ impl Pattern {
             } else {
                 "use the syntax of the Rust `regex` crate; in YAML, single quotes preserve backslashes"
             };
-            let mark = mark_of(text).map(|at| report.character_in(value.node, text, at));
+            let span = error_position(text).map(|at| report.character_in(value.node, text, at));
             let message = format!("{} is not a regular expression: {error}", value.name);
-            value.reject_coded(Code::InvalidPattern.at_span(mark.unwrap_or(value.node.span)), message, help)
+            value.reject_coded(Code::InvalidPattern.at_span(span.unwrap_or(value.node.span)), message, help)
         })
     }
 }
@@ -91,8 +91,8 @@ pub(super) fn compiled_once<K: Eq + Hash + 'static, T: Clone + 'static, E>(
     compile: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, E> {
     let cache = report.cache::<RefCell<HashMap<K, T>>>();
-    if let Some(known) = cache.borrow().get(&key) {
-        return Ok(known.clone());
+    if let Some(cached) = cache.borrow().get(&key) {
+        return Ok(cached.clone());
     }
     let compiled = compile()?;
     cache.borrow_mut().insert(key, compiled.clone());
@@ -106,12 +106,12 @@ impl Setting for Pattern {
 }
 
 /// Position of the character that the regex engine marks with `^` in its error message.
-fn mark_of(pattern: &str) -> Option<usize> {
+fn error_position(pattern: &str) -> Option<usize> {
     const MARGIN: usize = 4;
     let error = Regex::new(pattern).err()?.to_string();
-    let drawing =
+    let marker_line =
         error.lines().find(|line| line.contains('^') && line.trim_matches([' ', '^']).is_empty())?;
-    (!pattern.contains('\n')).then(|| drawing.find('^').map(|at| at.saturating_sub(MARGIN)))?
+    (!pattern.contains('\n')).then(|| marker_line.find('^').map(|at| at.saturating_sub(MARGIN)))?
 }
 
 /// Reason of a syntax error: the last line of the engine's message, such as `error: unclosed group`.

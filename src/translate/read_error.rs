@@ -6,8 +6,8 @@ use crate::settings::suggest::quoted;
 
 /// Creates a `ReadError`, with arguments as for `format!`. The text must quote nothing of the response.
 macro_rules! read_error {
-    ($($sentence:tt)*) => {
-        $crate::translate::read_error::ReadError::unquoted(format!($($sentence)*))
+    ($($message:tt)*) => {
+        $crate::translate::read_error::ReadError::unquoted(format!($($message)*))
     };
 }
 
@@ -29,52 +29,55 @@ impl ReadError {
     }
 
     /// Creates a reason from a text that quotes nothing of the response.
-    pub(crate) fn unquoted(sentence: impl Into<String>) -> Self {
-        let sentence = sentence.into();
-        Self::new(sentence.clone(), sentence)
+    pub(crate) fn unquoted(message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self::new(message.clone(), message)
     }
 
     /// Builds both texts with one closure. The argument of the closure is a function that formats a quote of
-    /// the response: the quoted text, cut to `longest` characters, or only its length in bytes for the log.
-    pub(crate) fn with_quotes(longest: usize, sentence: impl Fn(&dyn Fn(&str) -> String) -> String) -> Self {
-        let words = |text: &str| quoted(&cut_characters(text, longest));
-        let length = |text: &str| format!("text of {} bytes", text.len());
-        Self::new(sentence(&words), sentence(&length))
+    /// the response: the quoted text, cut to `max_characters`, or only its length in bytes for the log.
+    pub(crate) fn with_quotes(
+        max_characters: usize,
+        message: impl Fn(&dyn Fn(&str) -> String) -> String,
+    ) -> Self {
+        let quote = |text: &str| quoted(&cut_characters(text, max_characters));
+        let describe_length = |text: &str| format!("text of {} bytes", text.len());
+        Self::new(message(&quote), message(&describe_length))
     }
 
     /// Builds both texts from `before`, which quotes nothing, and a quote of the response after it, as
     /// [`Self::with_quotes`] does.
-    pub(crate) fn with_quote(longest: usize, before: &str, text: &str) -> Self {
-        Self::with_quotes(longest, |quoted| format!("{before}{}", quoted(text)))
+    pub(crate) fn with_quote(max_characters: usize, before: &str, text: &str) -> Self {
+        Self::with_quotes(max_characters, |quoted| format!("{before}{}", quoted(text)))
     }
 
-    /// Prefixes the reason with the place of the problem. `place` must not quote the response.
+    /// Prefixes the reason with the place of the problem. `part` must not quote the response.
     #[must_use]
-    pub(crate) fn in_part(self, place: &str) -> Self {
-        self.in_quoted_part(place, place)
+    pub(crate) fn in_part(self, part: &str) -> Self {
+        self.in_quoted_part(part, part)
     }
 
-    /// Prefixes the reason with the place of the problem. `place` may quote the response, `plain` must not.
+    /// Prefixes the reason with the place of the problem. `part` may quote the response, `plain` must not.
     #[must_use]
-    pub(crate) fn in_quoted_part(self, place: &str, plain: &str) -> Self {
-        Self::new(format!("{place}: {}", self.quoting), format!("{plain}: {}", self.plain))
+    pub(crate) fn in_quoted_part(self, part: &str, plain: &str) -> Self {
+        Self::new(format!("{part}: {}", self.quoting), format!("{plain}: {}", self.plain))
     }
 
     /// Adds the place of the problem to the reason: in place of "the value" at its beginning, or else before
-    /// the reason. `place` may quote the response, `plain` must not.
+    /// the reason. `subject` may quote the response, `plain` must not.
     #[must_use]
-    pub(crate) fn with_subject(self, place: &str, plain: &str) -> Self {
-        let name = |place: &str, inner: &str| match inner.strip_prefix("the value ") {
-            Some(reason) => format!("{place} {reason}"),
-            None => format!("{place}, {inner}"),
+    pub(crate) fn with_subject(self, subject: &str, plain: &str) -> Self {
+        let name = |subject: &str, text: &str| match text.strip_prefix("the value ") {
+            Some(reason) => format!("{subject} {reason}"),
+            None => format!("{subject}, {text}"),
         };
-        Self::new(name(place, &self.quoting), name(plain, &self.plain))
+        Self::new(name(subject, &self.quoting), name(plain, &self.plain))
     }
 
     /// Appends a text that quotes nothing of the response.
     #[must_use]
-    pub(crate) fn with_suffix(self, words: &str) -> Self {
-        Self::new(self.quoting + words, self.plain + words)
+    pub(crate) fn with_suffix(self, suffix: &str) -> Self {
+        Self::new(self.quoting + suffix, self.plain + suffix)
     }
 }
 
@@ -91,12 +94,12 @@ pub struct LogNote {
 
 /// A fixed sentence quotes nothing of the response.
 impl From<&'static str> for ReadError {
-    fn from(fixed: &'static str) -> Self {
-        Self::unquoted(fixed)
+    fn from(message: &'static str) -> Self {
+        Self::unquoted(message)
     }
 }
 
-/// Fails if `count` exceeds `limit`. `what` names the counted things in the plural.
-pub(crate) fn at_most(limit: usize, count: usize, what: &str) -> Result<(), ReadError> {
-    if count > limit { Err(read_error!("expected at most {limit} {what}, found more")) } else { Ok(()) }
+/// Fails if `count` exceeds `limit`. `noun` names the counted things in the plural.
+pub(crate) fn at_most(limit: usize, count: usize, noun: &str) -> Result<(), ReadError> {
+    if count > limit { Err(read_error!("expected at most {limit} {noun}, found more")) } else { Ok(()) }
 }

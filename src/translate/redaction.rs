@@ -71,48 +71,48 @@ impl Redaction {
         }
         // A match may be longer than the mark, so search more than the limit.
         let end = limit_bytes.saturating_mul(2);
-        let mut hidden = self.redact_beginning(text, end).into_owned();
+        let mut redacted = self.redact_beginning(text, end).into_owned();
         if end < text.len() {
-            hidden.push_str(" […]");
+            redacted.push_str(" […]");
         }
-        cut_bytes(&hidden, limit_bytes)
+        cut_bytes(&redacted, limit_bytes)
     }
 
     /// Prepares a text of an upstream for a status message to clients: one line, without internals, truncated
     /// to `limit_bytes`.
     pub fn status_message(&self, text: &str, limit_bytes: usize) -> String {
-        let hidden = self.capped(text, Self::STATUS_MESSAGE_SEARCH_BYTES);
-        let line = hidden.split_whitespace().collect::<Vec<_>>().join(" ");
+        let redacted = self.capped(text, Self::STATUS_MESSAGE_SEARCH_BYTES);
+        let line = redacted.split_whitespace().collect::<Vec<_>>().join(" ");
         cut_bytes(&redact_error_text(&line, &ClientStrings::default()), limit_bytes)
     }
 
-    /// Returns about the first `most_bytes` bytes of a text, with all matches replaced. The text is cut at
+    /// Returns about the first `max_bytes` bytes of a text, with all matches replaced. The text is cut at
     /// white space, so that no address is cut in two.
-    pub(super) fn beginning(&self, text: &str, most_bytes: usize) -> String {
-        let begun = self.redact_beginning(text, most_bytes);
-        if text.len() <= most_bytes {
-            return begun.into_owned();
+    pub(super) fn beginning(&self, text: &str, max_bytes: usize) -> String {
+        let beginning = self.redact_beginning(text, max_bytes);
+        if text.len() <= max_bytes {
+            return beginning.into_owned();
         }
-        begun.rfind(char::is_whitespace).map_or_else(String::new, |end| begun[..end].to_owned())
+        beginning.rfind(char::is_whitespace).map_or_else(String::new, |end| beginning[..end].to_owned())
     }
 
     /// Replaces truncated quotes of the response in a sentence, because a quote may end in half a secret.
-    pub(super) fn without_cut_quotes<'t>(&self, sentence: &'t str) -> Cow<'t, str> {
+    pub(super) fn without_cut_quotes<'t>(&self, message: &'t str) -> Cow<'t, str> {
         static CUT: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r#"…\]?[`"]"#));
-        let mut sentence = Cow::Borrowed(sentence);
+        let mut message = Cow::Borrowed(message);
         if self.is_empty() {
-            return sentence;
+            return message;
         }
-        while let Some(cut) = CUT.find(&sentence) {
-            let before = &sentence[..cut.start()];
+        while let Some(cut) = CUT.find(&message) {
+            let before = &message[..cut.start()];
             // A quote may contain quotation marks, so take the first one.
-            let found =
+            let quote_start =
                 ["found `", "found \""].iter().find_map(|words| Some(before.find(words)? + words.len() - 1));
-            let start = found.or_else(|| before.find(['`', '"'])).unwrap_or(0);
+            let start = quote_start.or_else(|| before.find(['`', '"'])).unwrap_or(0);
             let end = cut.end();
-            sentence.to_mut().replace_range(start..end, MARK);
+            message.to_mut().replace_range(start..end, MARK);
         }
-        sentence
+        message
     }
 
     /// Replaces all matches in the strings, member names and numbers of a value.
@@ -121,27 +121,27 @@ impl Redaction {
             Value::String(text) => self.redact_short(&text).into(),
             // A secret, such as a card number, may be a JSON number.
             Value::Number(number) => match self.redact_short(number.as_str()) {
-                shown if shown == number.as_str() => Value::Number(number),
-                hidden => hidden.into(),
+                unchanged if unchanged == number.as_str() => Value::Number(number),
+                redacted => redacted.into(),
             },
             Value::Array(items) => items.into_iter().map(|item| self.redact_in(item)).collect(),
             Value::Object(members) => {
-                let mut hidden = Map::with_capacity(members.len());
-                let mut again: HashMap<String, usize> = HashMap::new();
+                let mut redacted = Map::with_capacity(members.len());
+                let mut duplicates: HashMap<String, usize> = HashMap::new();
                 for (name, value) in members {
                     let mut name = self.redact_short(&name).into_owned();
                     // After the redaction, two names may be equal, but no member may be lost.
-                    while hidden.contains_key(&name) {
-                        let count = again.entry(name.clone()).or_default();
+                    while redacted.contains_key(&name) {
+                        let count = duplicates.entry(name.clone()).or_default();
                         *count += 1;
                         name.push('+');
                         if *count > 1 {
                             name.push_str(&count.to_string());
                         }
                     }
-                    hidden.insert(name, self.redact_in(value));
+                    redacted.insert(name, self.redact_in(value));
                 }
-                Value::Object(hidden)
+                Value::Object(redacted)
             }
             Value::Null | Value::Bool(_) => value,
         }
@@ -164,7 +164,7 @@ impl Redaction {
                 // The structured content is redacted separately.
                 BlockText::StructuredContent => BlockText::StructuredContent,
             }),
-            ContentBlock::Foreign(sent) => self.redact_foreign_block(sent, limits),
+            ContentBlock::Foreign(foreign) => self.redact_foreign_block(foreign, limits),
             // Only success rules build blocks of these kinds.
             ContentBlock::ResourceLink { .. }
             | ContentBlock::Resource { .. }
@@ -176,37 +176,37 @@ impl Redaction {
         Content { block, annotations }
     }
 
-    fn redact_foreign_block(&self, sent: ForeignBlock, limits: &TranslationLimits) -> ContentBlock {
+    fn redact_foreign_block(&self, foreign: ForeignBlock, limits: &TranslationLimits) -> ContentBlock {
         let limit_bytes = limits.error_text_bytes;
-        if let Some(text) = &sent.text {
-            let shown = self.capped(text, limit_bytes);
-            if shown != *text {
-                return ContentBlock::Text(BlockText::Plain(shown));
+        if let Some(text) = &foreign.text {
+            let redacted = self.capped(text, limit_bytes);
+            if redacted != *text {
+                return ContentBlock::Text(BlockText::Plain(redacted));
             }
         }
         if self.is_empty() {
-            return ContentBlock::Foreign(sent);
+            return ContentBlock::Foreign(foreign);
         }
-        if let Err(TooManyValues { limit, .. }) = sent.json.check_value_count(limits.values) {
+        if let Err(TooManyValues { limit, .. }) = foreign.json.check_value_count(limits.values) {
             return ContentBlock::Text(BlockText::Plain(format!(
                 "A block of the response is omitted, because it has more than {limit} values (`max_values`)."
             )));
         }
-        let json = sent.json.parse();
-        let mut hidden = self.redact_in(json.clone());
+        let json = foreign.json.parse();
+        let mut redacted = self.redact_in(json.clone());
         // Base64 data stays, because matches in it would be coincidences.
         for pointer in ["/data", "/resource/blob"] {
-            if let (Some(place), Some(bytes)) = (hidden.pointer_mut(pointer), json.pointer(pointer)) {
-                *place = bytes.clone();
+            if let (Some(target), Some(bytes)) = (redacted.pointer_mut(pointer), json.pointer(pointer)) {
+                *target = bytes.clone();
             }
         }
-        if hidden == json {
-            return ContentBlock::Foreign(sent);
+        if redacted == json {
+            return ContentBlock::Foreign(foreign);
         }
         ContentBlock::Foreign(ForeignBlock {
-            json: JsonText::from_value(&hidden),
-            text: sent.text,
-            link: sent.link.map(|link| self.redact(&link).into_owned()),
+            json: JsonText::from_value(&redacted),
+            text: foreign.text,
+            link: foreign.link.map(|link| self.redact(&link).into_owned()),
         })
     }
 
@@ -217,8 +217,8 @@ impl Redaction {
         let parts =
             [(&*result.message(), "the text"), (&code, "the code"), (structured, "the structured content")];
         let replaced = parts.into_iter().filter(|(part, _)| part.contains(MARK)).map(|(_, name)| name);
-        let places = replaced.collect::<Vec<_>>().join(" and ");
-        (result.is_error() && !self.is_empty() && !places.is_empty()).then_some(places)
+        let part_names = replaced.collect::<Vec<_>>().join(" and ");
+        (result.is_error() && !self.is_empty() && !part_names.is_empty()).then_some(part_names)
     }
 }
 
@@ -236,7 +236,7 @@ impl Setting for SecretPattern {
         text_of(value)?;
         let pattern = Pattern::read(&value.part(value.node, "a pattern of `redact`", value.kind))?;
         let other_capture = pattern.names().find(|name| *name != SECRET_CAPTURE);
-        let (span, why, help) = match other_capture {
+        let (span, reason, help) = match other_capture {
             _ if pattern.is_match("") => {
                 (value.node.span, "it matches the empty text".to_owned(), "write `+` in place of `*`")
             }
@@ -247,7 +247,7 @@ impl Setting for SecretPattern {
             ),
             None => return Ok(Self(pattern)),
         };
-        let message = format!("`redact` can't use this pattern: {why}");
+        let message = format!("`redact` can't use this pattern: {reason}");
         value.reject_coded(Code::InvalidPattern.at_span(span), message, help)
     }
 }
@@ -271,13 +271,13 @@ impl SecretPattern {
             let window = &text[start..text.floor_char_boundary(part_end + REACH_BYTES)];
             let mut next = part_end;
             for captures in self.0.captures_iter(window) {
-                let whole = captures.get_match();
-                if start + whole.start() >= part_end {
+                let full_match = captures.get_match();
+                if start + full_match.start() >= part_end {
                     break;
                 }
-                let secret = captures.name(SECRET_CAPTURE).unwrap_or(whole);
+                let secret = captures.name(SECRET_CAPTURE).unwrap_or(full_match);
                 found.push(start + secret.start()..start + secret.end());
-                next = next.max(start + whole.end());
+                next = next.max(start + full_match.end());
             }
             start = next;
         }
@@ -307,8 +307,8 @@ impl Translator {
         // Structured content that is too large to search may contain a secret, so it is removed.
         result.structured = result.structured.and_then(|structured| {
             structured.json.check_value_count(self.limits.values).ok()?;
-            let hidden = self.redaction.redact_in(structured.json.parse());
-            Some(structured.with_json(JsonText::from_value(&hidden)))
+            let redacted = self.redaction.redact_in(structured.json.parse());
+            Some(structured.with_json(JsonText::from_value(&redacted)))
         });
         result
     }
@@ -329,9 +329,9 @@ mod tests {
     #[track_caller]
     fn check(patterns: &[&str], text: &str, expected: &str) {
         let redaction = redaction(patterns);
-        let hidden = redaction.redact(text).into_owned();
-        assert_eq!(hidden, expected);
-        assert_eq!(redaction.redact(&hidden), expected, "what is hidden stays as it is");
+        let redacted = redaction.redact(text).into_owned();
+        assert_eq!(redacted, expected);
+        assert_eq!(redaction.redact(&redacted), expected, "what is hidden stays as it is");
     }
 
     #[test]
@@ -350,20 +350,20 @@ mod tests {
     fn a_secret_at_the_cut_is_replaced_as_a_whole() {
         let redaction = redaction(&["(?s)KEY.*?END"]);
         let long = format!("{}KEY{}END and more", "x".repeat(90), "y".repeat(5000));
-        let shown = redaction.capped(&long, 100);
-        assert!(shown.len() <= 100 && shown.ends_with(" […]") && !shown.contains(['K', 'y']), "{shown}");
+        let capped = redaction.capped(&long, 100);
+        assert!(capped.len() <= 100 && capped.ends_with(" […]") && !capped.contains(['K', 'y']), "{capped}");
         let many = format!("{} tail", "KEYyEND ".repeat(40));
-        let shown = redaction.capped(&many, 64);
-        assert!(shown.len() <= 64 && shown.ends_with("[…]") && !shown.contains('y'), "{shown}");
-        let begun = redaction.beginning(&format!("why {long}"), 100);
-        assert_eq!(begun, "why");
+        let capped = redaction.capped(&many, 64);
+        assert!(capped.len() <= 64 && capped.ends_with("[…]") && !capped.contains('y'), "{capped}");
+        let beginning = redaction.beginning(&format!("why {long}"), 100);
+        assert_eq!(beginning, "why");
     }
 
     #[test]
     fn a_quote_that_was_cut_is_not_shown() {
         let redaction = redaction(&["secret"]);
-        let check = |sentence: &str, expected: &str| {
-            assert_eq!(redaction.without_cut_quotes(sentence), expected);
+        let check = |message: &str, expected: &str| {
+            assert_eq!(redaction.without_cut_quotes(message), expected);
         };
         check(
             "line 3: expected `key: value`, found `a `b` sec…`",
@@ -408,8 +408,8 @@ mod tests {
         let redaction = self::redaction(&[r"user=(?<secret>\w+)", "bo"]);
         for before in REACH_BYTES - 10..REACH_BYTES + 10 {
             let before = " ".repeat(before);
-            let shown = redaction.redact(&format!("{before}user=al bo user=al")).into_owned();
-            assert_eq!(shown, format!("{before}user=[redacted] [redacted] user=[redacted]"));
+            let redacted = redaction.redact(&format!("{before}user=al bo user=al")).into_owned();
+            assert_eq!(redacted, format!("{before}user=[redacted] [redacted] user=[redacted]"));
         }
     }
 
@@ -417,9 +417,9 @@ mod tests {
     fn many_names_that_become_one_stay_distinct_in_linear_time() {
         let members: Map<String, Value> =
             (0..20_000).map(|number| (format!("secret{number}"), number.into())).collect();
-        let Value::Object(hidden) = redaction(&[r"secret\d+"]).redact_in(Value::Object(members)) else {
+        let Value::Object(redacted) = redaction(&[r"secret\d+"]).redact_in(Value::Object(members)) else {
             panic!("an object stays one")
         };
-        assert_eq!((hidden.len(), hidden.get("[redacted]+19999")), (20_000, Some(&Value::from(19_999))));
+        assert_eq!((redacted.len(), redacted.get("[redacted]+19999")), (20_000, Some(&Value::from(19_999))));
     }
 }

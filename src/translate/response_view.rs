@@ -77,7 +77,7 @@ impl<'a> ResponseView<'a> {
         let compressed = self.response.body.len();
         Some(match self.body() {
             Ok(body) => format!("{encoding}: {compressed} bytes to {} bytes", body.len()),
-            Err(why) => why.to_string(),
+            Err(error) => error.to_string(),
         })
     }
 
@@ -128,24 +128,28 @@ impl<'a> ResponseView<'a> {
         })
     }
 
-    /// Checks that a tree extracted from the response is not too large. `before` is the number of values in
-    /// earlier trees of the same value; the values of `tree` are added to it.
+    /// Checks that a tree extracted from the response is not too large. `value_count` is the number of values
+    /// in earlier trees of the same value; the values of `tree` are added to it.
     ///
     /// # Errors
     ///
     /// A sentence, if there are too many values.
-    pub(crate) fn check_tree_value_count(&self, tree: &Value, before: &mut usize) -> Result<(), ReadError> {
-        *before += count_tree_values(tree);
+    pub(crate) fn check_tree_value_count(
+        &self,
+        tree: &Value,
+        value_count: &mut usize,
+    ) -> Result<(), ReadError> {
+        *value_count += count_tree_values(tree);
         let limit = self.limits.values;
-        if *before <= limit {
+        if *value_count <= limit {
             return Ok(());
         }
         Err(self.too_many_values_error(format!("expected at most {limit} values (`max_values`), found more")))
     }
 
-    fn too_many_values_error(&self, why: String) -> ReadError {
-        self.too_many_values.get_or_init(|| why.clone());
-        ReadError::unquoted(why)
+    fn too_many_values_error(&self, reason: String) -> ReadError {
+        self.too_many_values.get_or_init(|| reason.clone());
+        ReadError::unquoted(reason)
     }
 
     /// Reason why a part of the response was not parsed, if a part had too many values.
@@ -175,7 +179,7 @@ pub(super) struct LazyExtraction<'a> {
     /// Default extractor for the media type, if the rule has no extractor.
     default: OnceCell<Extract>,
     pub(super) view: &'a ResponseView<'a>,
-    found: OnceCell<Result<Extracted, ReadError>>,
+    result: OnceCell<Result<Extracted, ReadError>>,
     value: OnceCell<Result<Value, ReadError>>,
 }
 
@@ -183,19 +187,21 @@ impl<'a> LazyExtraction<'a> {
     /// Creates an extraction with `extract`, or with the default for the media type if the rule has no
     /// extractor.
     pub(super) fn new(extract: Option<&'a Extract>, view: &'a ResponseView<'a>) -> Self {
-        Self { extract, default: OnceCell::new(), view, found: OnceCell::new(), value: OnceCell::new() }
+        Self { extract, default: OnceCell::new(), view, result: OnceCell::new(), value: OnceCell::new() }
     }
 
     /// Returns the extracted result, or the reason why extraction failed.
     pub(super) fn extracted(&self) -> Result<&Extracted, ReadError> {
-        self.found.get_or_init(|| self.run()).as_ref().map_err(Clone::clone)
+        self.result.get_or_init(|| self.run()).as_ref().map_err(Clone::clone)
     }
 
     /// Returns the extracted result as a tree.
     pub(super) fn value(&self) -> Result<&Value, ReadError> {
         match self.extracted()? {
             Extracted::Value(value) => Ok(value),
-            found => self.value.get_or_init(|| found.to_value(self.view)).as_ref().map_err(Clone::clone),
+            extracted => {
+                self.value.get_or_init(|| extracted.to_value(self.view)).as_ref().map_err(Clone::clone)
+            }
         }
     }
 
@@ -207,19 +213,19 @@ impl<'a> LazyExtraction<'a> {
         // Run the extractor first, so that the trace also records its error.
         let _ = self.extracted();
         self.trace(trace);
-        let found = self.found.take().unwrap_or(Ok(Extracted::Nothing))?;
-        Ok((found, self.value.take().and_then(Result::ok)))
+        let extracted = self.result.take().unwrap_or(Ok(Extracted::Nothing))?;
+        Ok((extracted, self.value.take().and_then(Result::ok)))
     }
 
     /// Returns the extractor to run. `None` if the rule has no extractor and the response is empty: old
     /// servers declare a media type and then send no body.
     fn extract(&self) -> Option<&Extract> {
-        let by_media_type =
+        let default_extract =
             || Extract::One(Box::new(Extractor::untyped(extractor_for_media_type(self.view))));
         match self.extract {
             None if self.view.body().is_ok_and(Bytes::is_empty) => None,
-            None => Some(self.default.get_or_init(by_media_type)),
-            of_rule => of_rule,
+            None => Some(self.default.get_or_init(default_extract)),
+            configured => configured,
         }
     }
 
@@ -241,7 +247,7 @@ impl<'a> LazyExtraction<'a> {
 
     /// Records the extraction in the trace, if it has run.
     pub(super) fn trace(&self, trace: &mut Trace) {
-        let Some(found) = self.found.get().filter(|_| trace.is_on()) else { return };
+        let Some(result) = self.result.get().filter(|_| trace.is_on()) else { return };
         let Some(extract) = self.extract() else {
             return trace.step("extract", || "nothing: the response is empty".into());
         };
@@ -254,27 +260,27 @@ impl<'a> LazyExtraction<'a> {
             };
             trace.step("decode", || format!("{} characters of {charset}, {source}", text.chars().count()));
         }
-        if let (Extract::Parts(parts), Ok(Extracted::Value(value))) = (extract, found) {
+        if let (Extract::Parts(parts), Ok(Extracted::Value(value))) = (extract, result) {
             for ExtractPart { name, extractor, .. } in parts {
-                let found = value.get(name).map(|value| cut_bytes(&value.to_string(), MAX_TRACED));
+                let member = value.get(name).map(|value| cut_bytes(&value.to_string(), MAX_TRACED));
                 trace.step(format_args!("extract {name} {}", extractor.display_name()), || {
-                    found.unwrap_or_else(|| "nothing: omitted".to_owned())
+                    member.unwrap_or_else(|| "nothing: omitted".to_owned())
                 });
             }
             return;
         }
-        let found = found.as_ref().map_or_else(|why| format!("failed: {why}"), describe_found);
+        let description = result.as_ref().map_or_else(|error| format!("failed: {error}"), describe_extracted);
         let name = match extract {
             Extract::One(extractor) => format!(" {}", extractor.display_name()),
             Extract::Parts(_) => String::new(),
         };
-        trace.step(format_args!("extract{name}"), || found);
+        trace.step(format_args!("extract{name}"), || description);
     }
 }
 
 /// Description of an extracted result, for the trace.
-fn describe_found(found: &Extracted) -> String {
-    match found {
+fn describe_extracted(extracted: &Extracted) -> String {
+    match extracted {
         Extracted::Raw(json) => cut_bytes(json.as_str(), MAX_TRACED),
         Extracted::Value(value) => cut_bytes(&value.to_string(), MAX_TRACED),
         Extracted::Text(text) => format!("{:?}", cut_bytes(text, MAX_TRACED)),
@@ -285,7 +291,7 @@ fn describe_found(found: &Extracted) -> String {
                 ResultKind::ToolError => "a tool error",
                 ResultKind::ProtocolError { .. } => "a protocol error",
             };
-            let value = value.as_deref().map_or_else(|| "no value".to_owned(), describe_found);
+            let value = value.as_deref().map_or_else(|| "no value".to_owned(), describe_extracted);
             format!("{kind}, blocks: {}; {value}", content.len())
         }
         Extracted::Nothing => "nothing".to_owned(),

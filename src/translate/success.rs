@@ -59,7 +59,7 @@ impl TranslationRun<'_> {
     ) -> Result<ToolResult, TranslationFailure> {
         let (extracted, tree) = extraction.into_extracted(self.trace)?;
         let has_no_value = rule.structured.is_none() && self.translator.output.is_none();
-        let is_partial = matches!(&extracted, Extracted::Mcp(found) if found.is_partial);
+        let is_partial = matches!(&extracted, Extracted::Mcp(result) if result.is_partial);
         let mut server_json = None;
         let (extracted, server_blocks) = match extracted {
             Extracted::Mcp(McpResult { content, value, json, kind: ResultKind::Success, .. }) => {
@@ -80,18 +80,18 @@ impl TranslationRun<'_> {
         // content has chosen the blocks.
         let passes_blocks = is_partial && has_no_value && rule.content.0.is_empty();
         let structured = structured.filter(|_| !passes_blocks);
-        let (structured, cut) = match (&rule.limit, structured) {
+        let (structured, omitted) = match (&rule.limit, structured) {
             (Some(limit), Some(structured)) => {
                 let output = self.translator.output.as_ref().map(|output| (output, view.input.stop));
-                let (structured, cut) = limit
+                let (structured, omitted) = limit
                     .truncate_structured(structured, output, view.input.args, rule.content.is_pretty())
                     .map_err(TranslationFailure::TooLong)?;
-                (Some(structured), cut)
+                (Some(structured), omitted)
             }
             (_, structured) => (structured, None),
         };
         // If the value is the text of the response, the shortened value replaces that text.
-        if let (Some(text), Some(_), Some(structured)) = (&mut whole_text, &cut, &structured)
+        if let (Some(text), Some(_), Some(structured)) = (&mut whole_text, &omitted, &structured)
             && let Value::String(rest) = structured.json.parse()
         {
             *text = rest.into();
@@ -101,49 +101,54 @@ impl TranslationRun<'_> {
         if let Some(sample) = &rule.sample
             && view.input.input_responses.get(SAMPLE).is_none()
         {
-            let names =
+            let variables =
                 minijinja::Value::from_pairs(context.variables(&Redaction::default(), sample.templates()));
             let sample = sample
-                .render(&names, view.input.stop)
+                .render(&variables, view.input.stop)
                 .map_err(|error| error.in_part("the sampling request could not be rendered"))?;
             return Err(TranslationFailure::SamplingRequest(Box::new(sample)));
         }
-        let mut shown = content::render(&rule.content, &context, self.trace)?;
+        let mut blocks = content::render(&rule.content, &context, self.trace)?;
         // A binary block and the blocks of an MCP server are returned unchanged, unless they contain values
         // that have been shortened, or that the rule has changed.
-        if shown.is_empty() && cut.is_none() {
+        if blocks.is_empty() && omitted.is_none() {
             let server_blocks = match (&server_json, &structured) {
-                (Some(json), Some(own)) => with_value_of_rule(server_blocks, json, &own.json, view),
+                (Some(json), Some(rule_content)) => {
+                    with_value_of_rule(server_blocks, json, &rule_content.json, view)
+                }
                 _ => server_blocks,
             };
             let text = if structured.is_some() { TextKind::Json } else { TextKind::Rendered };
-            shown.extend(server_blocks.into_iter().map(|content| RenderedBlock { content, text }));
+            blocks.extend(server_blocks.into_iter().map(|content| RenderedBlock { content, text }));
         }
-        if shown.is_empty() {
+        if blocks.is_empty() {
             let content = default_block(view.response, whole_text, structured.as_ref());
-            shown.push(RenderedBlock { content, text: TextKind::Rendered });
+            blocks.push(RenderedBlock { content, text: TextKind::Rendered });
         }
-        let (mut content, cut): (Vec<_>, _) = match &rule.limit {
-            None => (shown.into_iter().map(|shown| shown.content).collect(), cut),
+        let (mut content, omitted): (Vec<_>, _) = match &rule.limit {
+            None => (blocks.into_iter().map(|block| block.content).collect(), omitted),
             Some(limit) => {
-                let (content, of_text) = limit.truncate_texts(shown).map_err(TranslationFailure::TooLong)?;
-                let cut = match (cut, of_text) {
+                let (content, omitted_text) =
+                    limit.truncate_texts(blocks).map_err(TranslationFailure::TooLong)?;
+                let omitted = match (omitted, omitted_text) {
                     // If the text was already shortened with the structured content, one note is enough.
-                    (Some(cut), Some(text)) if rule.content.has_own_text() => Some(cut.and_text(&text)),
-                    (cut, of_text) => cut.or(of_text),
+                    (Some(omitted), Some(text)) if rule.content.has_own_text() => {
+                        Some(omitted.and_text(&text))
+                    }
+                    (omitted, omitted_text) => omitted.or(omitted_text),
                 };
-                (content, cut)
+                (content, omitted)
             }
         };
         self.trace.step("content", || content_summary(&content));
         let mut result = ToolResult::new(ToolOutcome::Success, Vec::new());
-        if let Some((limit, cut)) = rule.limit.as_ref().zip(cut) {
-            let note = cut.note(limit, view).unwrap_or_else(|error| {
+        if let Some((limit, omitted)) = rule.limit.as_ref().zip(omitted) {
+            let note = omitted.note(limit, view).unwrap_or_else(|error| {
                 self.note_template("note", &error);
-                cut.to_string()
+                omitted.to_string()
             });
             self.trace.step("limit", || note.clone());
-            result = result.with_meta(LIMIT_META_KEY, cut.meta());
+            result = result.with_meta(LIMIT_META_KEY, omitted.meta());
             content.extend((!note.trim().is_empty()).then(|| Content::text(note)));
         }
         Ok(ToolResult { content, structured, ..result })
@@ -160,41 +165,42 @@ impl TranslationRun<'_> {
     ) -> Result<(Option<Structured>, Option<Value>), TranslationFailure> {
         let output = self.translator.output.as_ref();
         let is_unchanged = rule.structured.is_none() && output.is_none();
-        let wants_value = rule.templates().any(|template| template.uses("value"));
+        let needs_value = rule.templates().any(|template| template.uses("value"));
         let bare_allowed = self.translator.wrap == WrapNonObjects::LegacyClients;
-        let wrapped = |json| Structured { bare_allowed, ..Structured::new(json) };
+        let to_structured = |json| Structured { bare_allowed, ..Structured::new(json) };
         let source = match extracted {
             Extracted::Nothing if is_unchanged => return Ok((None, None)),
             Extracted::Nothing if rule.structured.is_none() => {
                 return Err("it is empty, but this tool has an output schema".into());
             }
             // This is the fast path: nothing reads the response as a tree.
-            Extracted::Raw(json) if is_unchanged && !wants_value => {
+            Extracted::Raw(json) if is_unchanged && !needs_value => {
                 if rule.limit.is_some() || rule.content.reads_structure() {
                     view.check_value_count(&json)?;
                 }
-                return Ok((Some(wrapped(json)), None));
+                return Ok((Some(to_structured(json)), None));
             }
             Extracted::Raw(ref json) => Some(json.clone()),
             _ => None,
         };
-        let found = tree.map_or_else(|| extracted.into_value(view), Ok)?;
+        let extracted_value = tree.map_or_else(|| extracted.into_value(view), Ok)?;
         if is_unchanged {
-            let structured = wrapped(source.unwrap_or_else(|| JsonText::from_value(&found)));
-            return Ok((Some(structured), wants_value.then_some(found)));
+            let structured = to_structured(source.unwrap_or_else(|| JsonText::from_value(&extracted_value)));
+            return Ok((Some(structured), needs_value.then_some(extracted_value)));
         }
-        let value_for_templates = wants_value.then(|| found.clone());
+        let value_for_templates = needs_value.then(|| extracted_value.clone());
         let (value, source) = match &rule.structured {
-            None => (found, source),
+            None => (extracted_value, source),
             Some(jq) => {
-                let value = jq.apply_owned(found, jq_variables(view, captures)).map_err(|error| {
-                    self.note_filter_error(&error);
-                    match error.raised {
-                        Some(raised) => TranslationFailure::Raised(raised),
-                        // The error message quotes nothing of the value.
-                        None => read_error!("`structured` {error}").into(),
-                    }
-                })?;
+                let value =
+                    jq.apply_owned(extracted_value, jq_variables(view, captures)).map_err(|error| {
+                        self.note_filter_error(&error);
+                        match error.raised {
+                            Some(raised) => TranslationFailure::Raised(raised),
+                            // The error message quotes nothing of the value.
+                            None => read_error!("`structured` {error}").into(),
+                        }
+                    })?;
                 self.trace_filter(jq, &value);
                 (value, None)
             }
@@ -208,7 +214,7 @@ impl TranslationRun<'_> {
                 self.trace.step("schema", || format!("satisfied by {}", cut_bytes(json, MAX_TRACED)));
                 structured
             }
-            None => wrapped(JsonText::from_value(&value)),
+            None => to_structured(JsonText::from_value(&value)),
         };
         Ok((Some(structured), value_for_templates))
     }

@@ -59,7 +59,7 @@ fn read_text(value: &Cursor<'_>) -> Checked<Template> {
 #[derive(Debug)]
 pub struct CodeTemplate {
     template: Template,
-    gives_json: bool,
+    renders_json: bool,
 }
 
 impl ErrorRule {
@@ -87,17 +87,19 @@ impl CodeTemplate {
 
     /// Creates the template of a code. A single expression keeps the type of its value.
     pub fn new(template: Template) -> Self {
-        let inside = template.source().trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
-        let inside = inside.map(|inside| inside.trim_matches('-')).filter(|inside| !inside.contains("}}"));
-        let as_json =
-            inside.and_then(|inside| Template::compile(&format!("{{{{ ({inside}) | tojson }}}}")).ok());
-        Self { gives_json: as_json.is_some(), template: as_json.unwrap_or(template) }
+        let expression = template.source().trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
+        let expression = expression
+            .map(|expression| expression.trim_matches('-'))
+            .filter(|expression| !expression.contains("}}"));
+        let as_json = expression
+            .and_then(|expression| Template::compile(&format!("{{{{ ({expression}) | tojson }}}}")).ok());
+        Self { renders_json: as_json.is_some(), template: as_json.unwrap_or(template) }
     }
 
-    fn render(&self, names: &TemplateValue, budget: &TemplateBudget) -> Result<Value, TemplateError> {
-        let text = self.template.render_within(names, budget)?;
+    fn render(&self, variables: &TemplateValue, budget: &TemplateBudget) -> Result<Value, TemplateError> {
+        let text = self.template.render_within(variables, budget)?;
         Ok(match serde_json::from_str(&text) {
-            Ok(value) if self.gives_json => value,
+            Ok(value) if self.renders_json => value,
             _ => Value::String(text.trim().to_owned()),
         })
     }
@@ -119,7 +121,7 @@ impl TranslationRun<'_> {
         let value = rule.reads_value().then(|| extraction.value());
         let value = value.and_then(|value| {
             extraction.trace(self.trace);
-            value.map_err(|why| self.note_why("the value for an error could not be extracted", &why)).ok()
+            value.map_err(|error| self.note_why("the value for an error could not be extracted", &error)).ok()
         });
         let structured = value.zip(rule.structured.as_ref()).and_then(|(value, jq)| {
             match jq.apply(value, jq_variables(view, captures)) {
@@ -136,15 +138,15 @@ impl TranslationRun<'_> {
             }
         });
         let context = TemplateContext { view, captures, value, structured: structured.as_ref() };
-        let names =
+        let variables =
             TemplateValue::from_pairs(context.variables(&self.translator.redaction, rule.templates()));
         let budget = TemplateBudget::new(view.input.stop);
-        let code = rule.code.as_ref().map_or(Ok(Value::Null), |code| code.render(&names, &budget));
+        let code = rule.code.as_ref().map_or(Ok(Value::Null), |code| code.render(&variables, &budget));
         let code = code.unwrap_or_else(|error| {
             self.note_template("code", &error);
             Value::Null
         });
-        let text = rule.text.render_within(&names, &budget);
+        let text = rule.text.render_within(&variables, &budget);
         match &text {
             Ok(text) if text.trim().is_empty() => {
                 self.note("the template of `error` rendered an empty string");
@@ -222,8 +224,8 @@ impl TranslationRun<'_> {
         self.note_body(view);
         let is_blank =
             |content: &Content| content.block.text(None).is_some_and(|text| text.trim().is_empty());
-        let sent = ClientStrings::from_arguments(view.input.args);
-        let redact = |text: &str| redact_error_text(&self.translator.redaction.redact(text), &sent);
+        let client_strings = ClientStrings::from_arguments(view.input.args);
+        let redact = |text: &str| redact_error_text(&self.translator.redaction.redact(text), &client_strings);
         let (content, code) = match kind {
             // This applies only to upstreams that are configured as MCP servers. Over plain HTTP, the rules
             // of the route decide.
@@ -353,18 +355,18 @@ pub(super) fn message_of(
     view: &ResponseView<'_>,
     translator: &Translator,
 ) -> (Option<String>, Option<Value>) {
-    let most_bytes = translator.limits.error_text_bytes.saturating_mul(2);
+    let max_bytes = translator.limits.error_text_bytes.saturating_mul(2);
     // Apply the route's redaction before the leak filter: an address may be part of a secret.
-    let redacted_start = |text: &str| translator.redaction.beginning(text, most_bytes);
-    let sent = ClientStrings::from_arguments(view.input.args);
+    let redacted_start = |text: &str| translator.redaction.beginning(text, max_bytes);
+    let client_strings = ClientStrings::from_arguments(view.input.args);
     if let Some(json) = view.json() {
         return match json {
             Value::Object(_) => {
                 // The text is cut at the end of a word, so a single long word may leave nothing.
-                let message = message_in(json).map(|text| redacted(&redacted_start(&text), &sent));
+                let message = message_in(json).map(|text| redacted(&redacted_start(&text), &client_strings));
                 (message.filter(|text| !text.trim().is_empty()), code_in(json))
             }
-            Value::String(text) => (safe_text(&redacted_start(text), &sent), None),
+            Value::String(text) => (safe_text(&redacted_start(text), &client_strings), None),
             _ => (None, None),
         };
     }
@@ -373,12 +375,12 @@ pub(super) fn message_of(
     if is_html(media_type.as_deref(), text.as_bytes()) {
         let page = translator.redaction.beginning(&text, PAGE_LIMIT_BYTES);
         let message = message_of_page(&page, view.response.status);
-        return (message.and_then(|message| safe_text(&redacted_start(&message), &sent)), None);
+        return (message.and_then(|message| safe_text(&redacted_start(&message), &client_strings)), None);
     }
     if media_type.is_some_and(|media_type| !media_type.starts_with("text/")) {
         return (None, None);
     }
-    (safe_text(&redacted_start(&text), &sent), None)
+    (safe_text(&redacted_start(&text), &client_strings), None)
 }
 
 /// Number of bytes at the beginning of an HTML error page that are searched: the message is after the styles,
@@ -389,24 +391,24 @@ const PAGE_LIMIT_BYTES: usize = 16 << 10;
 fn message_in(json: &Value) -> Option<String> {
     const NAMES: [&str; 7] =
         ["message", "detail", "error_description", "description", "reason", "title", "msg"];
-    fn text(value: &Value) -> Option<&str> {
+    fn non_empty_text(value: &Value) -> Option<&str> {
         value.as_str().map(str::trim).filter(|text| !text.is_empty())
     }
-    fn named(value: &Value) -> Option<&str> {
-        NAMES.iter().find_map(|name| value.get(name).and_then(text))
+    fn find_message(value: &Value) -> Option<&str> {
+        NAMES.iter().find_map(|name| value.get(name).and_then(non_empty_text))
     }
-    let message = named(json);
+    let message = find_message(json);
     // In `{"error": "invalid_grant", "error_description": "…"}` (RFC 6749), the description is more helpful.
     let error = || match json.get("error")? {
-        error @ Value::Object(_) => named(error),
-        error => text(error).filter(|error| error.contains(' ') || message.is_none()),
+        error @ Value::Object(_) => find_message(error),
+        error => non_empty_text(error).filter(|error| error.contains(' ') || message.is_none()),
     };
-    let first = |name| {
+    let first_of_list = |name| {
         let item = json.get(name)?.as_array()?.first()?;
-        text(item).or_else(|| named(item))
+        non_empty_text(item).or_else(|| find_message(item))
     };
-    let found = json.get("error_description").and_then(text).or_else(error).or(message);
-    let found = found.or_else(|| ["errors", "detail"].into_iter().find_map(first));
+    let found = json.get("error_description").and_then(non_empty_text).or_else(error).or(message);
+    let found = found.or_else(|| ["errors", "detail"].into_iter().find_map(first_of_list));
     found.filter(|text| !looks_internal(text)).map(str::to_owned)
 }
 
@@ -423,10 +425,10 @@ fn code_in(json: &Value) -> Option<Value> {
 }
 
 /// Masks the internals in a text; `None` if the text is empty, markup, or a stack trace.
-fn safe_text(text: &str, sent: &ClientStrings<'_>) -> Option<String> {
+fn safe_text(text: &str, client_strings: &ClientStrings<'_>) -> Option<String> {
     let text = text.trim();
-    let markup = text.starts_with('<');
-    (!text.is_empty() && !markup && !looks_internal(text)).then(|| redacted(text, sent))
+    let is_markup = text.starts_with('<');
+    (!text.is_empty() && !is_markup && !looks_internal(text)).then(|| redacted(text, client_strings))
 }
 
 /// Masks the text of a content block with `redact`; a block whose text does not change is returned as it is.

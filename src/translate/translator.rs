@@ -199,9 +199,9 @@ pub fn translate(
     }
     let result = translator.for_clients(result);
     if trace.is_on()
-        && let Some(places) = translator.redaction.redacted_parts(&result)
+        && let Some(parts) = translator.redaction.redacted_parts(&result)
     {
-        trace.step("redact", || format!("matches replaced in {places}"));
+        trace.step("redact", || format!("matches replaced in {parts}"));
     }
     Translation { result, rule, sampling, notes }
 }
@@ -218,9 +218,9 @@ pub(super) enum TranslationFailure {
     SamplingRequest(Box<SamplingRequest>),
 }
 
-impl<W: Into<ReadError>> From<W> for TranslationFailure {
-    fn from(why: W) -> Self {
-        Self::Unreadable(why.into())
+impl<E: Into<ReadError>> From<E> for TranslationFailure {
+    fn from(error: E) -> Self {
+        Self::Unreadable(error.into())
     }
 }
 
@@ -243,7 +243,7 @@ impl TranslationRun<'_> {
             let matched = rule.matches(&extraction);
             // A response that exceeds the limits matches no condition, not even under `not`.
             let matched = match view.too_many_values() {
-                Some(why) => matched.and_then(|_| Err(why.to_owned())),
+                Some(reason) => matched.and_then(|_| Err(reason.to_owned())),
                 None => matched,
             };
             self.trace.step(format_args!("rule {}", index + 1), || match_text(matched.as_ref()));
@@ -257,9 +257,9 @@ impl TranslationRun<'_> {
             // Record the extracted value that a condition rejected.
             extraction.trace(self.trace);
             // A response that exceeds the limits may be meant for this rule, so no later rule may match it.
-            if let Some(why) = view.too_many_values().filter(|_| view.response.status.is_success()) {
-                self.note(format!("the response could not be processed: {why}"));
-                return (self.unreadable(view, why), Some(index));
+            if let Some(reason) = view.too_many_values().filter(|_| view.response.status.is_success()) {
+                self.note(format!("the response could not be processed: {reason}"));
+                return (self.unreadable(view, reason), Some(index));
             }
         }
         (self.no_match(view), None)
@@ -269,8 +269,9 @@ impl TranslationRun<'_> {
     fn no_match(&mut self, view: &ResponseView<'_>) -> ToolResult {
         let status = view.response.status;
         if !status.is_success() {
-            let why = || format!("no rule matches, and {}: an error by default", status_text(view.response));
-            self.trace.step("default", why);
+            let reason =
+                || format!("no rule matches, and {}: an error by default", status_text(view.response));
+            self.trace.step("default", reason);
             self.note_body(view);
             return error_for_status(view, self.translator);
         }
@@ -282,12 +283,12 @@ impl TranslationRun<'_> {
             let media_type = view.response.media_type();
             let media_type =
                 media_type.map_or_else(|| "no content type".into(), |found| format!("type {found}"));
-            let what = match view.response.exit {
+            let subject = match view.response.exit {
                 Some(_) => "it".to_owned(),
                 None if is_from_mcp_server(view.response) => "it".to_owned(),
                 None => format!("it has status {} and {media_type}, and", status.as_u16()),
             };
-            return self.unreadable(view, &format!("{what} matches no rule of this tool"));
+            return self.unreadable(view, &format!("{subject} matches no rule of this tool"));
         }
         self.trace.step("default", || {
             let media_type = view.response.media_type().unwrap_or_else(|| "missing".into());
@@ -310,42 +311,42 @@ impl TranslationRun<'_> {
             Ok(result) => result,
             Err(TranslationFailure::Raised(raised)) => self.raised_error(view, &raised),
             Err(TranslationFailure::SamplingRequest(sample)) => {
-                let what = "requests text from the client's model, and continues with its response";
-                self.trace.step("sample", || what.to_owned());
+                let summary = "requests text from the client's model, and continues with its response";
+                self.trace.step("sample", || summary.to_owned());
                 self.sampling = Some(sample);
                 ToolResult::error(ErrorType::InputMissing, "Text from the client's model is needed first.")
             }
-            Err(TranslationFailure::TooLong(why)) => {
-                self.trace.step("limit", || why.clone());
+            Err(TranslationFailure::TooLong(message)) => {
+                self.trace.step("limit", || message.clone());
                 let plain = "the result is longer than the rule's limit, and can't be shortened to it";
-                self.add_note(Some(plain.to_owned()), Some(why.clone()));
-                ToolResult::error(ErrorType::UnparseableResponse, why)
+                self.add_note(Some(plain.to_owned()), Some(message.clone()));
+                ToolResult::error(ErrorType::UnparseableResponse, message)
             }
-            Err(TranslationFailure::Unreadable(why)) => {
-                let why = self.note_why("the response could not be processed", &why);
-                self.trace.step("failed", || why.clone());
+            Err(TranslationFailure::Unreadable(error)) => {
+                let reason = self.note_why("the response could not be processed", &error);
+                self.trace.step("failed", || reason.clone());
                 self.note_body(view);
                 // In place of an image, servers send an error page with status 200.
                 let message = returns_bytes.then(|| message_of(view, self.translator).0).flatten();
                 let message = message.map(|text| format!("; its message: {}", text.trim_end_matches('.')));
-                self.unreadable(view, &(why + &message.unwrap_or_default()))
+                self.unreadable(view, &(reason + &message.unwrap_or_default()))
             }
         }
     }
 
     /// Tool error for a response that a rule could not read. The redaction truncates its text later.
-    fn unreadable(&self, view: &ResponseView<'_>, why: &str) -> ToolResult {
-        let what = match view.response.exit {
+    fn unreadable(&self, view: &ResponseView<'_>, reason: &str) -> ToolResult {
+        let subject = match view.response.exit {
             Some(_) => "The output of the program",
             None => "The service's response",
         };
-        let why = redacted(&self.translator.redaction.redact(why), &ClientStrings::default());
-        let text = format!("{what} could not be processed: {why}.");
+        let reason = redacted(&self.translator.redaction.redact(reason), &ClientStrings::default());
+        let text = format!("{subject} could not be processed: {reason}.");
         ToolResult::error(ErrorType::UnparseableResponse, text)
     }
 
-    pub(super) fn note(&mut self, text: impl Into<String>) {
-        self.add_note(Some(text.into()), None);
+    pub(super) fn note(&mut self, message: impl Into<String>) {
+        self.add_note(Some(message.into()), None);
     }
 
     fn add_note(&mut self, plain: Option<String>, quoting: Option<String>) {
@@ -354,10 +355,10 @@ impl TranslationRun<'_> {
         self.notes.push(LogNote { plain, quoting, is_template_error: false });
     }
 
-    /// Adds a note about the failure of `what`, with and without quotes. Returns the reason with quotes.
-    pub(super) fn note_why(&mut self, what: &str, why: &ReadError) -> String {
-        let quoting = self.translator.redaction.without_cut_quotes(&why.to_string()).into_owned();
-        let (plain, quoted) = (format!("{what}: {}", why.plain), format!("{what}: {quoting}"));
+    /// Adds a note about a failure, with and without quotes. Returns the reason with quotes.
+    pub(super) fn note_why(&mut self, failure: &str, error: &ReadError) -> String {
+        let quoting = self.translator.redaction.without_cut_quotes(&error.to_string()).into_owned();
+        let (plain, quoted) = (format!("{failure}: {}", error.plain), format!("{failure}: {quoting}"));
         self.add_note(Some(plain), Some(quoted));
         quoting
     }
@@ -386,8 +387,8 @@ impl TranslationRun<'_> {
         const MAX_NOTED: usize = 240;
         // A body that can't be decompressed is not logged, because it is not readable.
         if view.body().is_ok_and(|body| !body.is_empty()) {
-            let begins = self.translator.redaction.capped(&view.lossy_text(), MAX_NOTED);
-            self.add_note(None, Some(format!("the response begins {begins:?}")));
+            let beginning = self.translator.redaction.capped(&view.lossy_text(), MAX_NOTED);
+            self.add_note(None, Some(format!("the response begins {beginning:?}")));
         }
     }
 }
@@ -448,7 +449,7 @@ impl Trace {
 /// Describes whether a rule matches: with its captures, or with the reason why it does not.
 fn match_text(matched: Result<&Captures, &String>) -> String {
     match matched {
-        Err(why) => format!("does not match: {why}"),
+        Err(reason) => format!("does not match: {reason}"),
         Ok(captures) if captures.is_empty() => "matches".to_owned(),
         Ok(captures) => {
             let captures: Vec<_> = captures.iter().map(|(name, text)| format!("{name} = {text:?}")).collect();
@@ -459,7 +460,7 @@ fn match_text(matched: Result<&Captures, &String>) -> String {
 
 /// Summary of the blocks of a result.
 pub(super) fn content_summary(content: &[Content]) -> String {
-    let words = content.iter().map(|content| match &content.block {
+    let summaries = content.iter().map(|content| match &content.block {
         ContentBlock::Text(BlockText::StructuredContent) => "text: the structured content as JSON".to_owned(),
         block @ ContentBlock::Text(_) => {
             format!("text {:?}", cut_bytes(&block.text(None).unwrap_or_default(), MAX_TRACED))
@@ -468,7 +469,7 @@ pub(super) fn content_summary(content: &[Content]) -> String {
         ContentBlock::Audio { mime_type, .. } => format!("audio of {mime_type}"),
         ContentBlock::ResourceLink { uri, .. } => format!("resource_link to {uri}"),
         ContentBlock::Resource { resource } => format!("resource {}", resource.uri),
-        ContentBlock::Foreign(sent) => cut_bytes(sent.json.as_str(), MAX_TRACED),
+        ContentBlock::Foreign(foreign) => cut_bytes(foreign.json.as_str(), MAX_TRACED),
     });
-    words.collect::<Vec<_>>().join("\n")
+    summaries.collect::<Vec<_>>().join("\n")
 }

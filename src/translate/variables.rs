@@ -62,7 +62,7 @@ impl TemplateContext<'_> {
                 "text" => view.text().ok().map(|text| redacted_text(text)),
                 "json" => view.json().map(redacted),
                 "value" => self.value.map(redacted),
-                "structured" => self.structured.map(|s| redacted(&s.value(ObjectsOnly))),
+                "structured" => self.structured.map(|structured| redacted(&structured.value(ObjectsOnly))),
                 _ => None,
             };
             variables.extend(value.map(|value| (name.clone(), value)));
@@ -139,7 +139,7 @@ impl SamplingRequestTemplate {
         self.messages.iter().map(|(_, template)| template).chain(&self.system)
     }
 
-    /// Renders the templates. The work counts against the budget `stop`, which may also cancel it.
+    /// Renders the templates. The work counts against `work_budget`, which may also cancel it.
     ///
     /// # Errors
     ///
@@ -148,9 +148,9 @@ impl SamplingRequestTemplate {
     pub fn render(
         &self,
         variables: &TemplateValue,
-        stop: Option<&WorkBudget>,
+        work_budget: Option<&WorkBudget>,
     ) -> Result<SamplingRequest, TemplateError> {
-        let budget = TemplateBudget::new(stop);
+        let budget = TemplateBudget::new(work_budget);
         let render = |template: &Template| template.render_within(variables, &budget);
         let rendered = |(role, template): &(MessageRole, Template)| Ok((*role, render(template)?));
         let messages: Vec<_> = self.messages.iter().map(rendered).collect::<Result<_, TemplateError>>()?;

@@ -58,8 +58,8 @@ impl WorkBudget {
 
     /// Spends the steps of a search through `bytes` bytes. Fails if fewer steps are left, or after
     /// cancellation.
-    pub(crate) fn check_search(stop: Option<&Self>, bytes: usize) -> Result<(), ReadError> {
-        let may_search = stop.is_none_or(|stop| stop.spend(Self::steps_of_search(bytes)));
+    pub(crate) fn check_search(budget: Option<&Self>, bytes: usize) -> Result<(), ReadError> {
+        let may_search = budget.is_none_or(|budget| budget.spend(Self::steps_of_search(bytes)));
         if may_search { Ok(()) } else { Err(STOPPED.into()) }
     }
 
@@ -86,17 +86,17 @@ mod tests {
 
     #[test]
     fn steps_are_counted_where_they_are_limited() {
-        let stop = WorkBudget::default();
-        assert!(stop.spend(u64::MAX) && stop.spend(1) && !stop.is_used_up());
-        stop.cancel();
-        assert!(!stop.spend(1) && !stop.is_used_up());
+        let budget = WorkBudget::default();
+        assert!(budget.spend(u64::MAX) && budget.spend(1) && !budget.is_used_up());
+        budget.cancel();
+        assert!(!budget.spend(1) && !budget.is_used_up());
 
-        let stop = WorkBudget::with_steps(10);
-        assert!(stop.spend(9) && stop.spend(1) && !stop.is_used_up(), "ten");
-        assert!(!stop.spend(1) && stop.is_used_up(), "eleven");
+        let budget = WorkBudget::with_steps(10);
+        assert!(budget.spend(9) && budget.spend(1) && !budget.is_used_up(), "ten");
+        assert!(!budget.spend(1) && budget.is_used_up(), "eleven");
 
-        let stop = WorkBudget::with_steps(10);
-        assert!(!stop.spend(11) && stop.is_used_up());
-        assert!(!stop.spend(1), "nothing is done any more");
+        let budget = WorkBudget::with_steps(10);
+        assert!(!budget.spend(11) && budget.is_used_up());
+        assert!(!budget.spend(1), "nothing is done any more");
     }
 }

@@ -86,7 +86,7 @@ pub struct BodyCharge {
 pub(super) struct BodyAccount {
     reservation: Option<Reservation>,
     limit_bytes: usize,
-    until: Instant,
+    deadline: Instant,
     /// Body length that is reserved so far.
     covered_bytes: usize,
 }
@@ -137,7 +137,7 @@ impl UpstreamBuffer {
 
 impl Reservation {
     /// Reserves more bytes, waiting if necessary.
-    async fn grow(&mut self, bytes: usize, until: Instant) -> Result<(), Failure> {
+    async fn grow(&mut self, bytes: usize, deadline: Instant) -> Result<(), Failure> {
         if self.try_grow(bytes, false) {
             return Ok(());
         }
@@ -159,7 +159,7 @@ impl Reservation {
                 freed.await;
             }
         };
-        timeout_at(until.min(Instant::now() + QUEUE_TIMEOUT), granted).await.map_err(|_| {
+        timeout_at(deadline.min(Instant::now() + QUEUE_TIMEOUT), granted).await.map_err(|_| {
             let mut state = buffer.0.state.lock();
             state.rejected += 1;
             Failure::BufferFull(state.limit_bytes)
@@ -209,12 +209,12 @@ fn charged_length(response: &UpstreamResponse, limit_bytes: usize) -> usize {
 }
 
 impl BodyAccount {
-    /// Opens an account for a body of at most `limit_bytes`. Its call waits no longer than `until`. Without a
-    /// `charge`, nothing is charged.
-    pub(super) fn new(charge: Option<&BodyCharge>, limit_bytes: usize, until: Instant) -> Self {
+    /// Opens an account for a body of at most `limit_bytes`. Its call waits no longer than `deadline`.
+    /// Without a `charge`, nothing is charged.
+    pub(super) fn new(charge: Option<&BodyCharge>, limit_bytes: usize, deadline: Instant) -> Self {
         let reservation =
             charge.map(|charge| Reservation { charge: charge.clone(), bytes: 0, is_overdraft: false });
-        Self { reservation, limit_bytes, until, covered_bytes: FREE_BYTES }
+        Self { reservation, limit_bytes, deadline, covered_bytes: FREE_BYTES }
     }
 
     /// Opens an account that charges nothing.
@@ -224,7 +224,11 @@ impl BodyAccount {
 
     /// Opens an account for another body under the same conditions.
     pub(super) fn another(&self) -> Self {
-        Self::new(self.reservation.as_ref().map(|own| &own.charge), self.limit_bytes, self.until)
+        Self::new(
+            self.reservation.as_ref().map(|reservation| &reservation.charge),
+            self.limit_bytes,
+            self.deadline,
+        )
     }
 
     /// Reserves memory for a body of known length.
@@ -236,10 +240,10 @@ impl BodyAccount {
         let Some(reservation) = self.reservation.as_mut().filter(|_| length > self.covered_bytes) else {
             return Ok(());
         };
-        let paid = if reservation.bytes == 0 { 0 } else { self.covered_bytes };
-        let bytes = (length - paid).saturating_mul(reservation.charge.factor);
+        let reserved_length = if reservation.bytes == 0 { 0 } else { self.covered_bytes };
+        let bytes = (length - reserved_length).saturating_mul(reservation.charge.factor);
         // Boxed, because short bodies, the common case, never need this future.
-        Box::pin(reservation.grow(bytes, self.until)).await?;
+        Box::pin(reservation.grow(bytes, self.deadline)).await?;
         self.covered_bytes = length;
         Ok(())
     }
@@ -304,7 +308,7 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
-    const BODY: usize = 100 << 10;
+    const BODY_BYTES: usize = 100 << 10;
 
     fn charge(limit_bytes: usize) -> BodyCharge {
         BodyCharge { buffer: UpstreamBuffer::new(limit_bytes), factor: 2 }
@@ -315,7 +319,7 @@ mod tests {
     }
 
     fn account(charge: &BodyCharge) -> BodyAccount {
-        BodyAccount::new(Some(charge), 10 * BODY, Instant::now() + 60 * SECOND)
+        BodyAccount::new(Some(charge), 10 * BODY_BYTES, Instant::now() + 60 * SECOND)
     }
 
     async fn read(charge: &BodyCharge, length: usize) -> Result<Bytes, Failure> {
@@ -326,12 +330,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_is_charged_until_the_last_part_of_it_is_dropped() {
-        let charge = charge(4 * BODY);
-        let body = read(&charge, BODY).await.unwrap();
-        assert_eq!(charge.buffer.state().used_bytes, 2 * BODY);
+        let charge = charge(4 * BODY_BYTES);
+        let body = read(&charge, BODY_BYTES).await.unwrap();
+        assert_eq!(charge.buffer.state().used_bytes, 2 * BODY_BYTES);
         let part = body.slice(5..6);
         drop(body);
-        assert_eq!(charge.buffer.state().used_bytes, 2 * BODY);
+        assert_eq!(charge.buffer.state().used_bytes, 2 * BODY_BYTES);
         drop(part);
         assert_eq!(charge.buffer.state().used_bytes, 0);
         let short = read(&charge, FREE_BYTES).await.unwrap();
@@ -340,17 +344,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn calls_without_memory_queue_in_order_until_a_timeout() {
-        let charge = charge(4 * BODY);
-        let (first, second) = (read(&charge, BODY).await.unwrap(), read(&charge, BODY).await.unwrap());
+        let charge = charge(4 * BODY_BYTES);
+        let (first, second) =
+            (read(&charge, BODY_BYTES).await.unwrap(), read(&charge, BODY_BYTES).await.unwrap());
         let started = Instant::now();
-        read(&charge, BODY).await.unwrap_err();
+        read(&charge, BODY_BYTES).await.unwrap_err();
         assert_eq!((started.elapsed(), charge.buffer.state().rejected), (QUEUE_TIMEOUT, 1));
         let long = async {
-            let body = read(&charge, 2 * BODY).await.unwrap();
-            assert_eq!((charge.buffer.state().used_bytes, queued(&charge)), (4 * BODY, 1));
+            let body = read(&charge, 2 * BODY_BYTES).await.unwrap();
+            assert_eq!((charge.buffer.state().used_bytes, queued(&charge)), (4 * BODY_BYTES, 1));
             drop(body);
         };
-        let short = async { read(&charge, BODY).await.unwrap() };
+        let short = async { read(&charge, BODY_BYTES).await.unwrap() };
         let freeing = async {
             tokio::task::yield_now().await;
             assert_eq!(queued(&charge), 2);
@@ -360,24 +365,24 @@ mod tests {
             drop(second);
         };
         let (_, body, _) = tokio::join!(long, short, freeing);
-        assert_eq!(charge.buffer.state().used_bytes, 2 * BODY);
+        assert_eq!(charge.buffer.state().used_bytes, 2 * BODY_BYTES);
         drop(body);
         assert_eq!((charge.buffer.state().used_bytes, queued(&charge)), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_that_leaves_the_queue_lets_others_pass() {
-        let charge = charge(4 * BODY);
-        let _first = read(&charge, BODY).await.unwrap();
-        let long = timeout(SECOND, read(&charge, 2 * BODY));
-        let (left, passed) = tokio::join!(long, async {
+        let charge = charge(4 * BODY_BYTES);
+        let _first = read(&charge, BODY_BYTES).await.unwrap();
+        let long = timeout(SECOND, read(&charge, 2 * BODY_BYTES));
+        let (timed_out, waited) = tokio::join!(long, async {
             tokio::task::yield_now().await;
             let started = Instant::now();
-            read(&charge, BODY).await.unwrap();
+            read(&charge, BODY_BYTES).await.unwrap();
             started.elapsed()
         });
-        assert!(left.is_err());
-        assert_eq!(passed, SECOND);
+        assert!(timed_out.is_err());
+        assert_eq!(waited, SECOND);
     }
 
     #[tokio::test(start_paused = true)]
@@ -389,12 +394,12 @@ mod tests {
         assert_eq!(charge.buffer.state().used_bytes, 256 << 10);
         one.grow(65 << 10).await.expect("one goes over the limit");
         one.grow(300 << 10).await.expect("and goes on to do so");
-        let one_done = async {
+        let finish_one = async {
             tokio::task::yield_now().await;
             assert_eq!(queued(&charge), 1);
             drop(one.finish(vec![7; 65 << 10].into()));
         };
-        let (grown, ()) = tokio::join!(other.grow(65 << 10), one_done);
+        let (grown, ()) = tokio::join!(other.grow(65 << 10), finish_one);
         grown.unwrap();
         assert_eq!(other.finish(vec![7; 90 << 10].into()).len(), 90 << 10);
         assert_eq!((charge.buffer.state().used_bytes, charge.buffer.state().rejected), (0, 0));
@@ -402,20 +407,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_over_the_whole_limit_is_read_alone() {
-        let charge = charge(BODY);
-        let body = read(&charge, 9 * BODY).await.unwrap();
-        assert_eq!(charge.buffer.state().used_bytes, BODY);
-        read(&charge, BODY).await.unwrap_err();
+        let charge = charge(BODY_BYTES);
+        let body = read(&charge, 9 * BODY_BYTES).await.unwrap();
+        assert_eq!(charge.buffer.state().used_bytes, BODY_BYTES);
+        read(&charge, BODY_BYTES).await.unwrap_err();
         drop(body);
-        read(&charge, BODY).await.unwrap();
+        read(&charge, BODY_BYTES).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn unread_responses_delay_the_next_body() {
-        let charge = charge(2 * BODY);
-        charge.buffer.charge(BODY);
-        read(&charge, BODY).await.unwrap_err();
-        charge.buffer.discharge(BODY);
-        read(&charge, BODY).await.unwrap();
+        let charge = charge(2 * BODY_BYTES);
+        charge.buffer.charge(BODY_BYTES);
+        read(&charge, BODY_BYTES).await.unwrap_err();
+        charge.buffer.discharge(BODY_BYTES);
+        read(&charge, BODY_BYTES).await.unwrap();
     }
 }

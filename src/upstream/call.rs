@@ -282,9 +282,9 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(one: &str, other: &str, same: bool) {
-        let at = |text: &str| ClientIdentity::from_address(text.parse().unwrap());
-        assert_eq!(at(one) == at(other), same);
+    fn check(one: &str, other: &str, is_same: bool) {
+        let identity = |text: &str| ClientIdentity::from_address(text.parse().unwrap());
+        assert_eq!(identity(one) == identity(other), is_same);
     }
 
     #[test]

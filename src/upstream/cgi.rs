@@ -21,8 +21,9 @@ pub(super) async fn run_cgi(program: &Program, upstream_call: &UpstreamCall) -> 
     let variables = variables(request, program).map_err(|reason| Failure::Unsendable(reason.into()))?;
     let limit_bytes = upstream_call.response_limit_bytes;
     let output_limit_bytes = limit_bytes.saturating_add(HEAD_LIMIT_BYTES);
-    let ran = run_program(program, &[], &variables, &request.body, output_limit_bytes, upstream_call).await;
-    let (output, exit) = ran?;
+    let result =
+        run_program(program, &[], &variables, &request.body, output_limit_bytes, upstream_call).await;
+    let (output, exit) = result?;
     let mut response = response(&output, &exit)?;
     if request.method == Method::HEAD {
         response.body.clear();
@@ -39,17 +40,17 @@ const INVALID_SEGMENT: &str =
     "a segment of the path is `.`, `..`, or has `/` or NUL in it once it is decoded";
 
 /// Error for a path that is not UTF-8, which `PATH_INFO` must be.
-const NOT_TEXT: &str = "the path is not UTF-8 once it is decoded";
+const NOT_UTF8: &str = "the path is not UTF-8 once it is decoded";
 
 /// CGI variables of a request (RFC 3875, section 4.1), except those that the configuration sets.
 fn variables(request: &HttpRequest, program: &Program) -> Result<Vec<(String, String)>, &'static str> {
-    let file = program.path.file_name().unwrap_or_default().to_string_lossy();
-    let script_name = format!("/{file}");
-    let path_info = decoded(request.path_and_query.path())?;
+    let file_name = program.path.file_name().unwrap_or_default().to_string_lossy();
+    let script_name = format!("/{file_name}");
+    let path_info = decode_path(request.path_and_query.path())?;
     // A path that is only `/` is not part of `REQUEST_URI`.
     let target = request.path_and_query.as_str();
-    let bare = target.strip_prefix('/').filter(|rest| rest.is_empty() || rest.starts_with('?'));
-    let uri_suffix = bare.unwrap_or(target);
+    let without_path = target.strip_prefix('/').filter(|rest| rest.is_empty() || rest.starts_with('?'));
+    let uri_suffix = without_path.unwrap_or(target);
     let has_body = !request.body.is_empty();
     let has_length = has_body || matches!(request.method, Method::POST | Method::PUT | Method::PATCH);
     let media_type = request.headers.get(header::CONTENT_TYPE).filter(|_| has_body);
@@ -76,7 +77,7 @@ fn variables(request: &HttpRequest, program: &Program) -> Result<Vec<(String, St
         ("HTTP_USER_AGENT", (!has_agent).then(|| SOFTWARE.into())),
     ];
     let variables = variables.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    let is_set = |name: &String| program.environment.iter().any(|(known, _)| known == name);
+    let is_set = |name: &String| program.environment.iter().any(|(configured, _)| configured == name);
     Ok(variables.chain(headers(&request.headers)).filter(|(name, _)| !is_set(name)).collect())
 }
 
@@ -85,13 +86,13 @@ const SOFTWARE: &str = concat!("glossator/", env!("CARGO_PKG_VERSION"));
 
 /// Decodes a path for `PATH_INFO`. The result is empty for `/` alone, so that a request for `/` runs the
 /// program without a path.
-fn decoded(path: &str) -> Result<String, &'static str> {
+fn decode_path(path: &str) -> Result<String, &'static str> {
     if path == "/" {
         return Ok(String::new());
     }
     let mut decoded = String::new();
     for segment in path.split('/').skip(1) {
-        let segment = percent_decode_str(segment).decode_utf8().map_err(|_| NOT_TEXT)?;
+        let segment = percent_decode_str(segment).decode_utf8().map_err(|_| NOT_UTF8)?;
         if segment.contains(['/', '\0']) || segment == "." || segment == ".." {
             return Err(INVALID_SEGMENT);
         }
@@ -115,13 +116,13 @@ fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
     remove_hop_by_hop(&mut headers);
     let names =
         headers.keys().filter(|name| !OMITTED.contains(&name.as_str()) && !name.as_str().contains('_'));
-    let of_name = |name: &HeaderName| {
+    let to_variable = |name: &HeaderName| {
         let values = headers.get_all(name).iter();
         let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
         let variable = format!("HTTP_{}", name.as_str().to_ascii_uppercase().replace('-', "_"));
         (variable, values.join(", "))
     };
-    names.map(of_name).collect()
+    names.map(to_variable).collect()
 }
 
 /// Failure for output that is not a CGI response (RFC 3875, section 6). The unexpected text that was `found`,
@@ -186,8 +187,8 @@ fn response(output: &Bytes, exit: &ProgramExit) -> UpstreamResult {
     }
     remove_hop_by_hop(&mut headers);
     // Redirects are not followed, neither local redirects (RFC 3875, section 6.2.2) nor client redirects.
-    let otherwise = if is_redirect { StatusCode::FOUND } else { StatusCode::OK };
-    Ok(UpstreamResponse::new(status.unwrap_or(otherwise), headers, rest))
+    let default_status = if is_redirect { StatusCode::FOUND } else { StatusCode::OK };
+    Ok(UpstreamResponse::new(status.unwrap_or(default_status), headers, rest))
 }
 
 /// Parses a header line.
@@ -295,9 +296,9 @@ mod tests {
         }
     }
 
-    fn value(request: &HttpRequest, name: &str) -> Option<String> {
+    fn variable(request: &HttpRequest, name: &str) -> Option<String> {
         let variables = variables(request, &program("/usr/lib/cgi-bin/status.cgi")).unwrap();
-        variables.into_iter().find(|(known, _)| known == name).map(|(_, value)| value)
+        variables.into_iter().find(|(candidate, _)| candidate == name).map(|(_, value)| value)
     }
 
     #[test]
@@ -317,12 +318,12 @@ mod tests {
             ("HTTP_X_MANY", "1, 2"),
             ("GATEWAY_INTERFACE", "CGI/1.1"),
         ] {
-            assert_eq!(value(&posted, name).as_deref(), Some(expected), "{name}");
+            assert_eq!(variable(&posted, name).as_deref(), Some(expected), "{name}");
         }
         let bare = request(Method::GET, "/?x", "");
-        assert_eq!(value(&bare, "REQUEST_URI").as_deref(), Some("/status.cgi?x"));
+        assert_eq!(variable(&bare, "REQUEST_URI").as_deref(), Some("/status.cgi?x"));
         for name in ["PATH_INFO", "CONTENT_LENGTH", "CONTENT_TYPE"] {
-            assert_eq!(value(&bare, name), None, "{name}");
+            assert_eq!(variable(&bare, name), None, "{name}");
         }
     }
 
@@ -342,7 +343,7 @@ mod tests {
         for target in ["/a%2Fb", "/a%2F..%2Fb", "/%2E%2E/x", "/a%00"] {
             assert_eq!(error(target), INVALID_SEGMENT, "{target}");
         }
-        assert_eq!(error("/a%FF"), NOT_TEXT);
+        assert_eq!(error("/a%FF"), NOT_UTF8);
     }
 
     #[test]

@@ -188,8 +188,8 @@ pub(super) async fn run_command(program: &Program, upstream_call: &UpstreamCall)
         return Err(Failure::wrong_kind());
     };
     let limit_bytes = upstream_call.response_limit_bytes;
-    let ran = run_program(program, &request.words, &[], &request.stdin, limit_bytes, upstream_call).await;
-    let (output, exit) = ran?;
+    let result = run_program(program, &request.words, &[], &request.stdin, limit_bytes, upstream_call).await;
+    let (output, exit) = result?;
     Ok(UpstreamResponse::from_program(output, exit))
 }
 
@@ -224,7 +224,7 @@ pub(super) async fn run_program(
     context.request_sent();
     let (mut account, mut output) = (upstream_call.account(limit_bytes), BytesMut::new());
     let (error_output, waits_for_memory) = (Mutex::new(Vec::new()), AtomicBool::new(false));
-    let killed = OnDrop::new(|| {
+    let kill_log = OnDrop::new(|| {
         let error_output = error_output.lock();
         let stderr = String::from_utf8_lossy(&error_output);
         if !stderr.is_empty() {
@@ -235,10 +235,10 @@ pub(super) async fn run_program(
     });
     let status = {
         let streams = async {
-            let errors = async { read_tail(stderr, &error_output).await.map_err(broken) };
+            let errors = async { read_tail(stderr, &error_output).await.map_err(broken_pipe) };
             let output =
-                read(stdout, &mut output, limit_bytes, upstream_call, &mut account, &waits_for_memory);
-            let ((), (), ()) = tokio::try_join!(feed(stdin, input), output, errors)?;
+                read_output(stdout, &mut output, limit_bytes, upstream_call, &mut account, &waits_for_memory);
+            let ((), (), ()) = tokio::try_join!(write_stdin(stdin, input), output, errors)?;
             Ok(())
         };
         tokio::pin!(streams);
@@ -246,10 +246,10 @@ pub(super) async fn run_program(
             biased;
             streamed = &mut streams => {
                 streamed?;
-                group.wait().await.map_err(broken)?
+                group.wait().await.map_err(broken_pipe)?
             }
             status = group.wait() => {
-                let status = status.map_err(broken)?;
+                let status = status.map_err(broken_pipe)?;
                 // Orphaned processes may still write, or only hold the pipes open. While the output waits for
                 // memory, the rest of it is still in the pipe.
                 loop {
@@ -264,17 +264,17 @@ pub(super) async fn run_program(
         }
     };
     group.kill_orphans();
-    killed.disarm();
+    kill_log.disarm();
     let stderr = error_output.into_inner().into();
     Ok((account.finish(output.freeze()), ProgramExit { end: end_of(status), stderr }))
 }
 
-fn broken(source: io::Error) -> Failure {
+fn broken_pipe(source: io::Error) -> Failure {
     Failure::CutOff(source.into())
 }
 
 /// Writes standard input. A program need not read it, so errors are ignored.
-async fn feed(stdin: Option<ChildStdin>, input: &Bytes) -> Result<(), Failure> {
+async fn write_stdin(stdin: Option<ChildStdin>, input: &Bytes) -> Result<(), Failure> {
     if let Some(mut stdin) = stdin {
         let _ = stdin.write_all(input).await;
         let _ = stdin.shutdown().await;
@@ -282,8 +282,8 @@ async fn feed(stdin: Option<ChildStdin>, input: &Bytes) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn read(
-    mut from: ChildStdout,
+async fn read_output(
+    mut stdout: ChildStdout,
     output: &mut BytesMut,
     limit_bytes: usize,
     upstream_call: &UpstreamCall,
@@ -292,7 +292,7 @@ async fn read(
 ) -> Result<(), Failure> {
     loop {
         output.reserve(CHUNK_BYTES.min(limit_bytes.saturating_sub(output.len()) + 1));
-        if from.read_buf(output).await.map_err(broken)? == 0 {
+        if stdout.read_buf(output).await.map_err(broken_pipe)? == 0 {
             return Ok(());
         }
         if output.len() > limit_bytes {
@@ -308,10 +308,10 @@ async fn read(
 }
 
 /// Reads standard error to the end, and stores its last [`STDERR_LIMIT_BYTES`].
-async fn read_tail(mut from: impl AsyncRead + Unpin, tail: &Mutex<Vec<u8>>) -> io::Result<()> {
+async fn read_tail(mut stderr: impl AsyncRead + Unpin, tail: &Mutex<Vec<u8>>) -> io::Result<()> {
     let mut chunk = vec![0; STDERR_LIMIT_BYTES];
     loop {
-        let count = from.read(&mut chunk).await?;
+        let count = stderr.read(&mut chunk).await?;
         if count == 0 {
             return Ok(());
         }
@@ -360,13 +360,13 @@ mod tests {
             charge: Some(BodyCharge { buffer: buffer.clone(), factor: 1 }),
             ..UpstreamCall::new(request.into(), LIMIT_BYTES, deadline, true)
         };
-        let freed = async {
+        let free_memory = async {
             sleep(3 * ORPHAN_TIMEOUT).await;
             buffer.discharge(LIMIT_BYTES);
         };
         let input = Bytes::new();
         let running = run_program(&program, &[], &[], &input, LIMIT_BYTES, &upstream_call);
-        let (ran, ()) = tokio::join!(running, freed);
-        assert_eq!(ran.unwrap().0.len(), OUTPUT_BYTES);
+        let (result, ()) = tokio::join!(running, free_memory);
+        assert_eq!(result.unwrap().0.len(), OUTPUT_BYTES);
     }
 }

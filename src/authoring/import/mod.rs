@@ -75,12 +75,12 @@ pub fn openapi(
             "a document may have at most {ROUTE_LIMIT} operations, found {found}; select some with `--tag`"
         ));
     }
-    let url = url.map_or_else(|| server(&document), |url| Ok(url.to_owned()))?;
+    let url = url.map_or_else(|| server_url(&document), |url| Ok(url.to_owned()))?;
     let head = file_header(&document, &upstream, &url, source);
     if let Err(reason) = check_loading(&format!("{head}passthrough: {upstream}\n")) {
         return Err(format!("`{url}` is not a usable server URL: {reason}; {SET_URL}"));
     }
-    let (yaml, routes) = file(&head, operations, &mut remarks)
+    let (yaml, routes) = config_file(&head, operations, &mut remarks)
         .ok_or("the document has no operation that can become a route")?;
     Ok(ImportResult { yaml, routes, remarks })
 }
@@ -149,33 +149,33 @@ const MAX_NAME_LENGTH: usize = 40;
 
 /// Builds the text of the configuration file. Drops operations with which it does not load, with a remark.
 /// Returns the text and the number of its routes; `None` if none is left.
-fn file(
+fn config_file(
     head: &str,
     mut operations: Vec<Operation>,
     remarks: &mut Vec<ImportRemark>,
 ) -> Option<(String, usize)> {
-    let whole = |operations: &[Operation]| {
+    let to_config = |operations: &[Operation]| {
         let texts: String = operations.iter().map(Operation::to_yaml).collect();
         format!("{head}routes:\n{texts}")
     };
-    if !operations.is_empty() && check_loading(&whole(&operations)).is_err() {
+    if !operations.is_empty() && check_loading(&to_config(&operations)).is_err() {
         operations.retain_mut(|operation| {
-            let alone = |operation: &Operation| check_loading(&whole(slice::from_ref(operation)));
-            let Err(reason) = alone(operation) else { return true };
-            let is_kept = operation.remove_output() && alone(operation).is_ok();
-            let what = if is_kept { "without an output schema" } else { "omitted" };
-            remarks.push(ImportRemark::new(&operation.about, format!("{what}: {reason}")));
+            let check_alone = |operation: &Operation| check_loading(&to_config(slice::from_ref(operation)));
+            let Err(reason) = check_alone(operation) else { return true };
+            let is_kept = operation.remove_output() && check_alone(operation).is_ok();
+            let change = if is_kept { "without an output schema" } else { "omitted" };
+            remarks.push(ImportRemark::new(&operation.about, format!("{change}: {reason}")));
             is_kept
         });
     }
     // Routes that are valid alone may conflict: operations are dropped from the end until the rest loads.
     while !operations.is_empty()
-        && let Err(reason) = check_loading(&whole(&operations))
+        && let Err(reason) = check_loading(&to_config(&operations))
         && let Some(operation) = operations.pop()
     {
         remarks.push(ImportRemark::new(&operation.about, format!("omitted: {reason}")));
     }
-    (!operations.is_empty()).then(|| (whole(&operations), operations.len()))
+    (!operations.is_empty()).then(|| (to_config(&operations), operations.len()))
 }
 
 /// Loads a configuration; returns the message of the first error.
@@ -188,7 +188,7 @@ fn file_header(document: &OpenApiDocument, upstream: &str, url: &str, source: &s
     let title = shortened(document.info("title").unwrap_or("an API"), 80);
     let version = shortened(document.info("version").unwrap_or_default(), 30);
     let (source, url) = (shortened(source, 80), yaml::text(url));
-    let hints = credentials(document, upstream).into_iter().map(|hint| format!("    # {hint}\n"));
+    let hints = credential_hints(document, upstream).into_iter().map(|hint| format!("    # {hint}\n"));
     let hints: String = hints.collect();
     let upstream = match hints.is_empty() {
         true => format!("  {upstream}: {url}\n"),
@@ -203,12 +203,12 @@ fn file_header(document: &OpenApiDocument, upstream: &str, url: &str, source: &s
 }
 
 /// Hints in configuration syntax for the credentials that the API requires.
-fn credentials(document: &OpenApiDocument, upstream: &str) -> Vec<String> {
+fn credential_hints(document: &OpenApiDocument, upstream: &str) -> Vec<String> {
     let variable = upstream.to_ascii_uppercase().replace('-', "_");
     let bearer = || format!("credentials: {{ bearer: \"${{{variable}_TOKEN}}\" }}");
     let mut hints = Vec::new();
-    for (_, written) in members(&document.root["components"]["securitySchemes"]) {
-        let Ok(scheme) = document.resolved(written) else { continue };
+    for (_, node) in members(&document.root["components"]["securitySchemes"]) {
+        let Ok(scheme) = document.resolved(node) else { continue };
         let text = |name: &str| scheme[name].as_str().unwrap_or_default();
         // The text is quoted as a YAML string, so that a line break in it does not end the comment.
         let quoted = |text: &str| yaml::text(&shortened(text, 200));
@@ -220,9 +220,9 @@ fn credentials(document: &OpenApiDocument, upstream: &str) -> Vec<String> {
             ("apiKey", _, "header") => {
                 format!("headers: {{ {}: \"${{{variable}_KEY}}\" }}", quoted(text("name")))
             }
-            ("apiKey", _, place) => {
-                let (name, place) = (quoted(text("name")), quoted(place));
-                format!("a key in the {place}, `{name}`: `credentials` does not support this")
+            ("apiKey", _, location) => {
+                let (name, location) = (quoted(text("name")), quoted(location));
+                format!("a key in the {location}, `{name}`: `credentials` does not support this")
             }
             ("oauth2", _, _) => {
                 let token_url = scheme["flows"]["clientCredentials"]["tokenUrl"].as_str();
@@ -243,7 +243,7 @@ fn credentials(document: &OpenApiDocument, upstream: &str) -> Vec<String> {
 }
 
 /// Returns the URL of the first server, with the default values of its variables.
-fn server(document: &OpenApiDocument) -> Result<String, String> {
+fn server_url(document: &OpenApiDocument) -> Result<String, String> {
     let server = &document.root["servers"][0];
     let mut url = server["url"].as_str().unwrap_or("/").to_owned();
     for (name, variable) in members(&server["variables"]) {

@@ -37,8 +37,8 @@ impl Operation {
         remarks: &mut Vec<ImportRemark>,
     ) -> Vec<Self> {
         let (mut operations, mut names) = (Vec::new(), BTreeSet::new());
-        for (path, written) in members(&document.root["paths"]) {
-            let item = match document.resolved(written) {
+        for (path, node) in members(&document.root["paths"]) {
+            let item = match document.resolved(node) {
                 Ok(item) => item,
                 Err(reason) => {
                     remarks.push(ImportRemark::new(path, format!("omitted: {reason}")));
@@ -48,11 +48,11 @@ impl Operation {
             for method in METHODS {
                 let Some(operation) = item.get(method) else { continue };
                 let mut tagged = items(&operation["tags"]).filter_map(Value::as_str);
-                if !tags.is_empty() && !tagged.any(|tag| tags.iter().any(|wanted| wanted == tag)) {
+                if !tags.is_empty() && !tagged.any(|tag| tags.iter().any(|requested| requested == tag)) {
                     continue;
                 }
                 let about = format!("{} {path}", method.to_ascii_uppercase());
-                let omissions = match converted(document, upstream, &about, item, operation) {
+                let omissions = match convert(document, upstream, &about, item, operation) {
                     Ok(Converter { route, omissions, .. }) => {
                         let id = operation["operationId"].as_str();
                         let name = unused_name(name_of(id, method, path), |name| names.contains(name));
@@ -81,7 +81,7 @@ impl Operation {
 
 /// Converts the operation `about` (`METHOD /path`) to a route. Returns an error message if no request can be
 /// built.
-fn converted<'d>(
+fn convert<'d>(
     document: &'d OpenApiDocument,
     upstream: &str,
     about: &str,
@@ -105,7 +105,7 @@ fn converted<'d>(
         "DELETE" => json!({ "destructiveHint": true, "idempotentHint": true }),
         _ => Value::Null,
     };
-    let (output, needs_accept) = success(document, operation);
+    let (output, needs_accept) = success_schema(document, operation);
     let route = json!({
         "title": text("summary", MAX_TITLE_LENGTH).filter(|title| *title != description),
         "description": description,
@@ -115,7 +115,7 @@ fn converted<'d>(
         "output": output,
     });
     let mut converter = Converter { document, route, omissions: Vec::new() };
-    converter.request(item, operation)?;
+    converter.convert_request(item, operation)?;
     let route = &mut converter.route;
     if needs_accept {
         route["request"]["headers"]["Accept"] = "application/json".into();
@@ -137,7 +137,7 @@ fn converted<'d>(
 ///
 /// If the operation has several success statuses, the schema is omitted, because an output schema is enforced
 /// on every success.
-fn success(document: &OpenApiDocument, operation: &Value) -> (Option<Value>, bool) {
+fn success_schema(document: &OpenApiDocument, operation: &Value) -> (Option<Value>, bool) {
     let mut successes = members(&operation["responses"]).filter(|(status, _)| status.starts_with('2'));
     let (Some((_, response)), None) = (successes.next(), successes.next()) else { return (None, false) };
     let Ok(response) = document.resolved(response) else { return (None, false) };
@@ -145,10 +145,10 @@ fn success(document: &OpenApiDocument, operation: &Value) -> (Option<Value>, boo
     let Some((_, media_type_object)) = contents().find(|(name, _)| is_json(essence(name))) else {
         return (None, false);
     };
-    let copied =
-        media_type_object.get("schema").and_then(|written| schema(document, written, SchemaUse::Output));
+    let output_schema =
+        media_type_object.get("schema").and_then(|node| schema(document, node, SchemaUse::Output));
     // A schema without `type` mostly allows any value.
-    let output = copied.filter(|schema| schema.get("type").is_some());
+    let output = output_schema.filter(|schema| schema.get("type").is_some());
     (output, contents().any(|(name, _)| !is_json(essence(name))))
 }
 
@@ -165,8 +165,8 @@ fn name_of(id: Option<&str>, method: &str, path: &str) -> String {
 
 /// Returns the name, with a number appended if the name is already used.
 fn unused_name(name: String, is_taken: impl Fn(&str) -> bool) -> String {
-    let begin: String = name.chars().take(MAX_NAME_LENGTH - 4).collect();
-    let numbered = (2..).map(|number: u64| format!("{begin}_{number}"));
+    let prefix: String = name.chars().take(MAX_NAME_LENGTH - 4).collect();
+    let numbered = (2..).map(|number: u64| format!("{prefix}_{number}"));
     iter::once(name).chain(numbered).find(|name| !is_taken(name)).expect("there is always another number")
 }
 
@@ -191,20 +191,20 @@ const JOINED: &str = " | default([]) | join(',')";
 impl Converter<'_> {
     /// Converts the parameters and the body of an operation. Returns an error message if no request can be
     /// built.
-    fn request(&mut self, item: &Value, operation: &Value) -> Result<(), String> {
+    fn convert_request(&mut self, item: &Value, operation: &Value) -> Result<(), String> {
         let mut seen = BTreeSet::new();
         // Parameters of the operation come first, because they override parameters of the path with the same
         // name.
-        for written in items(&operation["parameters"]).chain(items(&item["parameters"])) {
-            let parameter = self.document.resolved(written)?;
+        for node in items(&operation["parameters"]).chain(items(&item["parameters"])) {
+            let parameter = self.document.resolved(node)?;
             let text = |name: &str| parameter[name].as_str().unwrap_or_default();
-            let (name, place) = (text("name"), text("in"));
-            if !name.is_empty() && seen.insert((name.to_owned(), place.to_owned())) {
-                self.parameter(parameter, name, place)?;
+            let (name, location) = (text("name"), text("in"));
+            if !name.is_empty() && seen.insert((name.to_owned(), location.to_owned())) {
+                self.convert_parameter(parameter, name, location)?;
             }
         }
         if let Some(body) = operation.get("requestBody") {
-            self.body(self.document.resolved(body)?)?;
+            self.convert_body(self.document.resolved(body)?)?;
         }
         if operation.get("servers").is_some() || item.get("servers").is_some() {
             self.omissions.push("requested at the URL of the document, not at its own server".to_owned());
@@ -221,35 +221,35 @@ impl Converter<'_> {
         Ok(())
     }
 
-    fn parameter(&mut self, parameter: &Value, name: &str, place: &str) -> Result<(), String> {
-        let is_needed = place == "path" || parameter["required"] == true;
+    fn convert_parameter(&mut self, parameter: &Value, name: &str, location: &str) -> Result<(), String> {
+        let is_needed = location == "path" || parameter["required"] == true;
         let lower_name = name.to_ascii_lowercase();
-        let copied = match (place, parameter["style"].as_str(), parameter.get("schema")) {
+        let converted = match (location, parameter["style"].as_str(), parameter.get("schema")) {
             (_, _, None) => Err("it has no `schema`"),
             ("header", ..) if IGNORED_HEADERS.split(' ').any(|header| header == lower_name) => return Ok(()),
-            ("path", None | Some("simple"), Some(written))
-            | ("query", None | Some("form"), Some(written))
-            | ("header", _, Some(written)) => schema(self.document, written, SchemaUse::Input)
+            ("path", None | Some("simple"), Some(node))
+            | ("query", None | Some("form"), Some(node))
+            | ("header", _, Some(node)) => schema(self.document, node, SchemaUse::Input)
                 .ok_or("its schema is too large or has a dangling `$ref`"),
             ("cookie", ..) => Err("it is a cookie"),
             _ => Err("its style is not supported by templates"),
         };
-        let copied = copied.and_then(|copied| match place {
-            "path" if has_type(&copied, "array") => Err("a path can't contain a list"),
-            _ if has_type(&copied, "object") => Err("it is an object, which only a body can contain"),
-            _ => Ok(copied),
+        let converted = converted.and_then(|converted| match location {
+            "path" if has_type(&converted, "array") => Err("a path can't contain a list"),
+            _ if has_type(&converted, "object") => Err("it is an object, which only a body can contain"),
+            _ => Ok(converted),
         });
-        let mut copied = match copied {
-            Ok(copied) => copied,
+        let mut converted = match converted {
+            Ok(converted) => converted,
             Err(reason) => return self.omit(is_needed, &format!("the parameter `{name}`"), reason),
         };
         if let Some(text) = description(&parameter["description"]) {
-            copied["description"] = text;
+            converted["description"] = text;
         }
-        let is_list = has_type(&copied, "array");
-        let argument = self.argument(name, copied, is_needed);
+        let is_list = has_type(&converted, "array");
+        let argument = self.add_argument(name, converted, is_needed);
         let request = &mut self.route["request"];
-        match place {
+        match location {
             "path" => {
                 let path = request["path"].as_str().unwrap_or_default();
                 let path = path.replace(&format!("{{{name}}}"), &format!("{{{argument}}}"));
@@ -274,7 +274,7 @@ impl Converter<'_> {
         Ok(())
     }
 
-    fn body(&mut self, body: &Value) -> Result<(), String> {
+    fn convert_body(&mut self, body: &Value) -> Result<(), String> {
         let content: Vec<(&String, &Value)> = members(&body["content"]).collect();
         let is_needed = body["required"] == true;
         let find = |fits: fn(&str) -> bool| content.iter().find(|(name, _)| fits(essence(name)));
@@ -285,26 +285,27 @@ impl Converter<'_> {
             return self.omit(is_needed, "a body", &reason);
         };
         let media_type = essence(media_type);
-        let copied = schema(self.document, &media_type_object["schema"], SchemaUse::Input)
+        let converted = schema(self.document, &media_type_object["schema"], SchemaUse::Input)
             .ok_or("the schema of its body is too large or has a dangling `$ref`")?;
         if is_json(media_type) && !matches!(media_type, "application/json" | "*/*") {
             self.route["request"]["headers"]["Content-Type"] = media_type.into();
         }
-        let fields = copied["properties"].as_object().filter(|fields| !fields.is_empty());
-        let is_open = copied.get("anyOf").is_some() || copied["additionalProperties"].is_object();
+        let fields = converted["properties"].as_object().filter(|fields| !fields.is_empty());
+        let is_open = converted.get("anyOf").is_some() || converted["additionalProperties"].is_object();
         match fields.filter(|_| !is_open && media_type != "text/plain") {
             Some(fields) => {
                 let kind = if is_form(media_type) { "form" } else { "json" };
                 for (name, field) in fields {
-                    let is_needed = is_needed && items(&copied["required"]).any(|known| known == name);
-                    let argument = self.argument(name, field.clone(), is_needed);
+                    let is_needed =
+                        is_needed && items(&converted["required"]).any(|required| required == name);
+                    let argument = self.add_argument(name, field.clone(), is_needed);
                     self.route["request"]["body"][kind][name] = template(&argument, "");
                 }
             }
             None if is_form(media_type) => return Err("its form declares no fields".to_owned()),
             None => {
                 let kind = if media_type == "text/plain" { "text" } else { "json" };
-                let argument = self.argument("body", copied, true);
+                let argument = self.add_argument("body", converted, true);
                 self.route["request"]["body"] = json!({ kind: template(&argument, "") });
             }
         }
@@ -312,15 +313,15 @@ impl Converter<'_> {
     }
 
     /// Adds an argument to the input schema; returns its name, which is unique and valid in templates.
-    fn argument(&mut self, name: &str, schema: Value, is_needed: bool) -> String {
-        let mut plain: String =
+    fn add_argument(&mut self, name: &str, schema: Value, is_needed: bool) -> String {
+        let mut identifier: String =
             name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(60).collect();
-        plain = plain.trim_matches('_').to_owned();
-        if plain.is_empty() || plain.starts_with(|c: char| c.is_ascii_digit()) {
-            plain.insert_str(0, "value_");
+        identifier = identifier.trim_matches('_').to_owned();
+        if identifier.is_empty() || identifier.starts_with(|c: char| c.is_ascii_digit()) {
+            identifier.insert_str(0, "value_");
         }
         let input = &mut self.route["input"];
-        let argument = unused_name(plain, |name| input["properties"].get(name).is_some());
+        let argument = unused_name(identifier, |name| input["properties"].get(name).is_some());
         input["properties"][&argument] = schema;
         if let Some(required) = input["required"].as_array_mut().filter(|_| is_needed) {
             required.push(argument.clone().into());

@@ -26,11 +26,11 @@ pub(super) enum SchemaUse {
 }
 
 /// Converts a schema for clients; `None` if it is too large or has a dangling reference.
-pub(super) fn schema(document: &OpenApiDocument, written: &Value, schema_use: SchemaUse) -> Option<Value> {
+pub(super) fn schema(document: &OpenApiDocument, source: &Value, schema_use: SchemaUse) -> Option<Value> {
     DEPTHS.iter().find_map(|depth| {
         let open_references = Vec::new();
-        let mut copy = SchemaConverter { document, schema_use, remaining: SIZE_LIMIT, open_references };
-        copy.schema(written, *depth + 1)
+        let mut converter = SchemaConverter { document, schema_use, remaining: SIZE_LIMIT, open_references };
+        converter.convert_schema(source, *depth + 1)
     })
 }
 
@@ -45,100 +45,101 @@ struct SchemaConverter<'d> {
 
 impl<'d> SchemaConverter<'d> {
     /// Converts `depth` levels of a schema; deeper subschemas become `{}`.
-    fn schema(&mut self, written: &'d Value, depth: usize) -> Option<Value> {
-        let mut copied = self.part(written, depth)?;
-        drop_dangling_required(&mut copied);
-        Some(copied)
+    fn convert_schema(&mut self, source: &'d Value, depth: usize) -> Option<Value> {
+        let mut converted = self.convert_part(source, depth)?;
+        drop_dangling_required(&mut converted);
+        Some(converted)
     }
 
     /// Converts a schema that may be a part of `allOf`. Keeps required names without a property, because
     /// other parts may define the property.
-    fn part(&mut self, written: &'d Value, depth: usize) -> Option<Value> {
+    fn convert_part(&mut self, source: &'d Value, depth: usize) -> Option<Value> {
         self.remaining = self.remaining.checked_sub(1)?;
-        let Some(reference) = reference_of(written) else { return self.without_reference(written, depth) };
+        let Some(reference) = reference_of(source) else { return self.convert_resolved(source, depth) };
         // A reference that is already being followed forms a cycle, which is broken by allowing any value.
         if self.open_references.contains(&reference) {
             return Some(json!({}));
         }
-        let target = self.document.resolved(written).ok()?;
+        let target = self.document.resolved(source).ok()?;
         self.open_references.push(reference);
-        let copied = self.without_reference(target, depth);
+        let converted = self.convert_resolved(target, depth);
         self.open_references.pop();
-        copied
+        converted
     }
 
-    fn without_reference(&mut self, written: &'d Value, depth: usize) -> Option<Value> {
-        let Some(depth) = depth.checked_sub(1).filter(|_| written.is_object()) else {
+    fn convert_resolved(&mut self, source: &'d Value, depth: usize) -> Option<Value> {
+        let Some(depth) = depth.checked_sub(1).filter(|_| source.is_object()) else {
             return Some(json!({}));
         };
         let mut out = json!({});
-        self.copy_keywords(written, &mut out);
-        if let Some(properties) = written.get("properties") {
+        self.copy_keywords(source, &mut out);
+        if let Some(properties) = source.get("properties") {
             out["properties"] = json!({});
             for (name, property) in members(properties) {
                 if !self.is_for_other_use(property) {
-                    out["properties"][name] = self.schema(property, depth)?;
+                    out["properties"][name] = self.convert_schema(property, depth)?;
                 }
             }
         }
-        if let Some(item) = written.get("items") {
-            out["items"] = self.schema(item, depth)?;
+        if let Some(item) = source.get("items") {
+            out["items"] = self.convert_schema(item, depth)?;
         }
-        match &written["additionalProperties"] {
-            schema @ Value::Object(_) => out["additionalProperties"] = self.schema(schema, depth)?,
+        match &source["additionalProperties"] {
+            schema @ Value::Object(_) => out["additionalProperties"] = self.convert_schema(schema, depth)?,
             Value::Bool(false) if self.schema_use == SchemaUse::Input => {
                 out["additionalProperties"] = false.into();
             }
             _ => {}
         }
         // `oneOf` becomes `anyOf`, because few authors mean that a value must not match several choices.
-        let choices = items(&written["anyOf"]).chain(items(&written["oneOf"]));
-        let choices: Vec<Value> = choices.map(|choice| self.schema(choice, depth)).collect::<Option<_>>()?;
+        let choices = items(&source["anyOf"]).chain(items(&source["oneOf"]));
+        let choices: Vec<Value> =
+            choices.map(|choice| self.convert_schema(choice, depth)).collect::<Option<_>>()?;
         if !choices.is_empty() {
             out["anyOf"] = choices.into();
         }
-        for part in items(&written["allOf"]) {
-            let part = self.part(part, depth)?;
+        for part in items(&source["allOf"]) {
+            let part = self.convert_part(part, depth)?;
             join(&mut out, part);
         }
         // `nullable` of OpenAPI 3.0.
-        if let Some(members) = out.as_object_mut().filter(|_| written["nullable"] == true) {
+        if let Some(members) = out.as_object_mut().filter(|_| source["nullable"] == true) {
             admit_null(members);
         }
         Some(out)
     }
 
     /// Copies the keywords whose values contain no subschemas.
-    fn copy_keywords(&self, written: &Value, out: &mut Value) {
+    fn copy_keywords(&self, source: &Value, out: &mut Value) {
         const OF_BOTH: &str = "type enum const title required";
         const OF_INPUT: &str = "default minimum maximum multipleOf minLength maxLength pattern minItems \
                                 maxItems uniqueItems examples";
         let of_input = if self.schema_use == SchemaUse::Input { OF_INPUT } else { "" };
         const EXCLUSIVE: [(&str, &str); 2] =
             [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")];
-        for word in OF_BOTH.split(' ').chain(of_input.split_whitespace()) {
-            if let Some(value) = written.get(word) {
-                out[word] = value.clone();
+        for keyword in OF_BOTH.split(' ').chain(of_input.split_whitespace()) {
+            if let Some(value) = source.get(keyword) {
+                out[keyword] = value.clone();
             }
         }
-        if let Some(text) = description(&written["description"]) {
+        if let Some(text) = description(&source["description"]) {
             out["description"] = text;
         }
         if self.schema_use == SchemaUse::Output {
             return;
         }
-        for (word, bound) in EXCLUSIVE {
-            let limit = match &written[word] {
+        for (keyword, bound) in EXCLUSIVE {
+            let limit = match &source[keyword] {
                 // In OpenAPI 3.0, this keyword is a boolean, which makes the bound itself exclusive.
                 Value::Bool(true) => out.as_object_mut().and_then(|out| out.shift_remove(bound)),
                 limit => Some(limit.clone()).filter(Value::is_number),
             };
             if let Some(limit) = limit {
-                out[word] = limit;
+                out[keyword] = limit;
             }
         }
         const FORMATS: [&str; 6] = ["date", "date-time", "time", "email", "uri", "uuid"];
-        if let Some(format) = written["format"].as_str().filter(|format| FORMATS.contains(format)) {
+        if let Some(format) = source["format"].as_str().filter(|format| FORMATS.contains(format)) {
             out["format"] = format.into();
         }
     }
@@ -146,11 +147,11 @@ impl<'d> SchemaConverter<'d> {
     /// Whether a property is only for the other use: a `readOnly` property is not an argument.
     fn is_for_other_use(&self, property: &Value) -> bool {
         let property = self.document.resolved(property).unwrap_or(property);
-        let word = match self.schema_use {
+        let keyword = match self.schema_use {
             SchemaUse::Input => "readOnly",
             SchemaUse::Output => "writeOnly",
         };
-        property[word] == true
+        property[keyword] == true
     }
 }
 
@@ -170,31 +171,31 @@ fn drop_dangling_required(schema: &mut Value) {
 
 /// Merges a part of `allOf` into the whole schema. Properties and required names are combined; for any other
 /// keyword, the first part applies.
-fn join(whole: &mut Value, part: Value) {
+fn join(schema: &mut Value, part: Value) {
     let Value::Object(part) = part else { return };
-    for (word, value) in part {
-        match (whole.get_mut(&word), value) {
-            (Some(Value::Object(known)), Value::Object(more)) if word == "properties" => {
-                for (name, property) in more {
-                    known.entry(name).or_insert(property);
+    for (keyword, value) in part {
+        match (schema.get_mut(&keyword), value) {
+            (Some(Value::Object(existing)), Value::Object(added)) if keyword == "properties" => {
+                for (name, property) in added {
+                    existing.entry(name).or_insert(property);
                 }
             }
-            (Some(Value::Array(known)), Value::Array(more)) if word == "required" => {
-                for name in more {
-                    if !known.contains(&name) {
-                        known.push(name);
+            (Some(Value::Array(existing)), Value::Array(added)) if keyword == "required" => {
+                for name in added {
+                    if !existing.contains(&name) {
+                        existing.push(name);
                     }
                 }
             }
             (Some(_), _) => {}
-            (None, value) => whole[word] = value,
+            (None, value) => schema[keyword] = value,
         }
     }
 }
 
 /// Truncates a description; `None` if it is blank.
-pub(super) fn description(written: &Value) -> Option<Value> {
-    let text = shortened(written.as_str()?, MAX_DESCRIPTION_LENGTH);
+pub(super) fn description(value: &Value) -> Option<Value> {
+    let text = shortened(value.as_str()?, MAX_DESCRIPTION_LENGTH);
     (!text.is_empty()).then(|| text.into())
 }
 
@@ -204,9 +205,9 @@ pub(super) fn shortened(text: &str, max_length: usize) -> String {
     if text.chars().count() <= max_length {
         return text;
     }
-    let begins: String = text.chars().take(max_length).collect();
-    let end = begins.rfind(' ').unwrap_or(begins.len());
-    format!("{} …", &begins[..end])
+    let prefix: String = text.chars().take(max_length).collect();
+    let end = prefix.rfind(' ').unwrap_or(prefix.len());
+    format!("{} …", &prefix[..end])
 }
 
 #[cfg(test)]
@@ -216,14 +217,14 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(schema_use: SchemaUse, written: Value, expected: Value) {
+    fn check(schema_use: SchemaUse, source: Value, expected: Value) {
         let root = json!({"openapi": "3.0.3", "components": {"schemas": {
             "Name": {"type": "string", "minLength": 1, "example": "Bo"},
             "Node": {"type": "object", "properties": {"next": {"$ref": "#/components/schemas/Node"}}},
             "Base": {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer", "readOnly": true}}},
         }}});
         let document = OpenApiDocument::new(root).unwrap();
-        assert_eq!(schema(&document, &written, schema_use), Some(expected));
+        assert_eq!(schema(&document, &source, schema_use), Some(expected));
     }
 
     #[test]
@@ -243,18 +244,18 @@ mod tests {
 
     #[test]
     fn parts_are_merged_and_read_only_properties_are_not_arguments() {
-        let written = json!({"allOf": [{"$ref": "#/components/schemas/Base"}, {"type": "object", "required": ["a"],
+        let source = json!({"allOf": [{"$ref": "#/components/schemas/Base"}, {"type": "object", "required": ["a"],
             "properties": {"a": {"type": "boolean"}}}]});
         let a = json!({"type": "boolean"});
         check(
             SchemaUse::Input,
-            written.clone(),
+            source.clone(),
             json!({"type": "object", "properties": {"a": a}, "required": ["a"]}),
         );
         let both = json!({"id": {"type": "integer"}, "a": a});
         check(
             SchemaUse::Output,
-            written,
+            source,
             json!({"type": "object", "properties": both, "required": ["id", "a"]}),
         );
         let twice = json!({"properties": {"a": {}}, "required": ["a", "b", "a"]});

@@ -138,13 +138,13 @@ fn html_text_candidates(classified: &ClassifiedSamples<'_>, sources: &[&str]) ->
         (is_data && (listings == 1 || listings == 0 && source.contains("<br"))).then_some(listings == 1)
     };
     let is_pre = sources.first().and_then(uses_pre)?;
-    let shown = Candidate::likely("html", json!({ "text": is_pre.then_some("pre") }), "");
-    let values = extracted_values(&shown, classified).ok()?;
+    let html_candidate = Candidate::likely("html", json!({ "text": is_pre.then_some("pre") }), "");
+    let values = extracted_values(&html_candidate, classified).ok()?;
     let texts = values.iter().map(Value::as_str).collect::<Option<Vec<_>>>()?;
     let with_source = |candidate: Candidate| {
-        let place = if is_pre { "`<pre>`" } else { "text" };
-        let reason = format!("in the {place} of the page, {}", candidate.reason);
-        Candidate { source: Some(shown.extract()), reason, ..candidate }
+        let location = if is_pre { "`<pre>`" } else { "text" };
+        let reason = format!("in the {location} of the page, {}", candidate.reason);
+        Candidate { source: Some(html_candidate.extract()), reason, ..candidate }
     };
     let found = lines::directory_listing(&texts).into_iter().chain(line_candidates(&texts, ""));
     let found = found.filter(|candidate| is_pre || candidate.name == "pairs").map(with_source).collect();
@@ -160,9 +160,9 @@ pub(super) fn non_blank_lines(text: &str) -> impl Iterator<Item = &str> {
 fn documents(classified: &ClassifiedSamples<'_>, texts: &[&str], media_type: &str) -> Vec<Candidate> {
     let mut found = Vec::new();
     if texts.iter().all(|text| serde_json::from_str::<Value>(text).is_ok()) {
-        let documents = texts.iter().all(|text| text.trim_start().starts_with(['{', '[']));
+        let are_documents = texts.iter().all(|text| text.trim_start().starts_with(['{', '[']));
         // A bare number is valid JSON, but more likely plain text.
-        if documents || media_type.ends_with("json") {
+        if are_documents || media_type.ends_with("json") {
             found.push(Candidate::strict("json", Value::Null, "every sample is a JSON document"));
         }
     }

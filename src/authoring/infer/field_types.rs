@@ -35,9 +35,9 @@ impl Guess {
         Self { kind: kind.to_owned(), options, confidence, reason: reason.into() }
     }
 
-    /// Creates a guess for `count` texts that all have the format `what`.
-    pub(super) fn with_count(kind: &str, options: &[(&str, &str)], count: usize, what: &str) -> Self {
-        Self::new(kind, options, confidence_by_count(count), format!("{count} of {count} are {what}"))
+    /// Creates a guess for `count` texts that all have the format `format_name`.
+    pub(super) fn with_count(kind: &str, options: &[(&str, &str)], count: usize, format_name: &str) -> Self {
+        Self::new(kind, options, confidence_by_count(count), format!("{count} of {count} are {format_name}"))
     }
 
     /// Raises the confidence to at least `likely`, for formats that rarely have another meaning.
@@ -116,25 +116,25 @@ fn number(name: &str, texts: &[&str]) -> Option<Guess> {
         return Some(time);
     }
     // After only one or two whole numbers, the next value may have a fraction.
-    let (kind, what) = match texts.iter().all(|text| is_whole(text)) {
+    let (kind, format_name) = match texts.iter().all(|text| is_whole(text)) {
         true if count >= MIN_WHOLE => ("integer", "whole numbers"),
         true => ("number", "numbers, whole ones so far"),
         false => ("number", "numbers"),
     };
-    Some(Guess::with_count(kind, &[], count, what))
+    Some(Guess::with_count(kind, &[], count, format_name))
 }
 
 /// Infers booleans from a pair of words, such as `yes` and `no`.
 fn boolean(texts: &[&str]) -> Option<Guess> {
     let count = texts.len();
     let [yes, no] = BOOLEANS.into_iter().find(|flags| {
-        let among = |text: &&str| flags.iter().any(|flag| flag.eq_ignore_ascii_case(text));
-        let both = texts.iter().any(|text| !text.eq_ignore_ascii_case(texts[0]));
+        let is_flag = |text: &&str| flags.iter().any(|flag| flag.eq_ignore_ascii_case(text));
+        let has_both = texts.iter().any(|text| !text.eq_ignore_ascii_case(texts[0]));
         // A single letter may be a code, and so may `NO` and `ON` (Norway, Ontario).
         let may_be_code = |text: &&str| text.len() <= 2 && !text.contains(|c: char| c.is_ascii_lowercase());
         count > 0
-            && texts.iter().all(among)
-            && (both || (flags[0].len() > 1 && !texts.iter().all(may_be_code)))
+            && texts.iter().all(is_flag)
+            && (has_both || (flags[0].len() > 1 && !texts.iter().all(may_be_code)))
     })?;
     let mut guess = Guess::with_count("boolean", &[], count, &format!("`{yes}` or `{no}`"));
     if yes != "true" {
@@ -164,7 +164,7 @@ const UNITS: [&str; 55] = [
 const MAX_SUFFIX: usize = 12;
 
 /// Splits a text into a prefix, a number and a suffix.
-fn parts(text: &str) -> Option<(&str, &str, &str)> {
+fn split_number(text: &str) -> Option<(&str, &str, &str)> {
     let is_digit = |c: char| c.is_ascii_digit();
     let first = text.find(is_digit)?;
     let last = text.rfind(is_digit)? + 1;
@@ -177,16 +177,16 @@ fn parts(text: &str) -> Option<(&str, &str, &str)> {
 /// Infers numbers that have the same prefix and suffix in all texts; `None` for other texts, and for plain
 /// numbers.
 fn marked_number(texts: &[&str]) -> Option<Guess> {
-    let split: Vec<_> = texts.iter().map(|text| parts(text)).collect::<Option<_>>()?;
+    let split: Vec<_> = texts.iter().map(|text| split_number(text)).collect::<Option<_>>()?;
     let &(prefix, _, suffix) = split.first()?;
-    let same = split.iter().all(|part| part.0 == prefix && part.2 == suffix);
+    let has_same_marks = split.iter().all(|part| part.0 == prefix && part.2 == suffix);
     let prefix_is_known = prefix.is_empty() || PREFIXES.contains(&prefix);
     let suffix_is_known = suffix.is_empty() || UNITS.contains(&suffix);
     let may_be_unit = suffix.chars().count() <= MAX_SUFFIX
         && split.len() >= 2
         && !suffix.contains(|c: char| c.is_whitespace() || c.is_ascii_digit() || ".,:;-_".contains(c))
         && suffix.contains(char::is_alphabetic);
-    if !same || !prefix_is_known || !(suffix_is_known || may_be_unit) {
+    if !has_same_marks || !prefix_is_known || !(suffix_is_known || may_be_unit) {
         return None;
     }
     let numbers: Vec<&str> = split.iter().map(|part| part.1).collect();
@@ -211,8 +211,8 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
         ("thousands_separator", thousands),
         ("description", if unit.is_empty() { "" } else { &description }),
     ];
-    let whole = plain.iter().all(|number| is_whole(number)) && numbers.len() >= MIN_WHOLE;
-    let kind = if whole && unit.is_empty() { "integer" } else { "number" };
+    let are_whole = plain.iter().all(|number| is_whole(number)) && numbers.len() >= MIN_WHOLE;
+    let kind = if are_whole && unit.is_empty() { "integer" } else { "number" };
     let mut guess = Guess::with_count(kind, &options, texts.len(), "numbers");
     if !unit.is_empty() {
         guess.reason += &format!(" with `{unit}`");
@@ -222,12 +222,12 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
         // thousands separator is certain.
         guess.reason += &format!("; `{thousands}` separates thousands, or else a fraction");
     }
-    let most = match (is_certain, numbers.len()) {
+    let max_confidence = match (is_certain, numbers.len()) {
         (true, _) if suffix_is_known => Confidence::Sure,
         (true, _) | (false, 3..) => Confidence::Likely,
         (false, _) => Confidence::Guess,
     };
-    Some(Guess { confidence: guess.confidence.min(most), ..guess })
+    Some(Guess { confidence: guess.confidence.min(max_confidence), ..guess })
 }
 
 /// Whether numbers without a unit have a decimal comma. If not, they may be lists, such as `0,1` for two
@@ -297,7 +297,7 @@ fn parses_all(kind: FieldKind, texts: &[&str]) -> bool {
 }
 
 /// Time format of these `strftime` directives, or the standard one if they are empty; `zone` may be empty.
-fn form(format: &str, zone: &str) -> TimeOptions {
+fn time_options(format: &str, zone: &str) -> TimeOptions {
     let format = match format {
         "" => TimeFormat::Standard,
         _ => TimeFormat::Directives(format.to_owned()),
@@ -309,14 +309,15 @@ fn form(format: &str, zone: &str) -> TimeOptions {
 /// `string`, and the reason has the options for a time or date.
 pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
     // A plain number is not a date, although some formats parse it.
-    let separated = |text: &&str| text.contains(['-', '/', '.', ':', ' ']) && text.len() >= 8;
-    if !texts.iter().all(separated) {
+    let is_separated = |text: &&str| text.contains(['-', '/', '.', ':', ' ']) && text.len() >= 8;
+    if !texts.iter().all(is_separated) {
         return None;
     }
-    let guess = |kind: &str, options: &[(&str, &str)], what: &str| {
-        Some(Guess::with_count(kind, options, texts.len(), what).at_least_likely())
+    let guess = |kind: &str, options: &[(&str, &str)], format_name: &str| {
+        Some(Guess::with_count(kind, options, texts.len(), format_name).at_least_likely())
     };
-    let are_times = |format: &str, zone: &str| parses_all(FieldKind::DateTime(form(format, zone)), texts);
+    let are_times =
+        |format: &str, zone: &str| parses_all(FieldKind::DateTime(time_options(format, zone)), texts);
     if let Some((format, zone)) = ZONED_FORMATS.into_iter().find(|(format, zone)| are_times(format, zone)) {
         return guess("date-time", &[("format", format), ("timezone", zone)], "timestamps");
     }
@@ -329,7 +330,7 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
         // Local times remain strings: with a wrong time zone, they would look correct.
         return Some(Guess::new("string", &[], Confidence::Likely, reason));
     }
-    let fits = |format: &&str| parses_all(FieldKind::Date(form(format, "")), texts);
+    let fits = |format: &&str| parses_all(FieldKind::Date(time_options(format, "")), texts);
     match *DATE_FORMATS.into_iter().filter(fits).collect::<Vec<_>>() {
         [] => None,
         [format] => guess("date", &[("format", format)], "dates"),
@@ -353,10 +354,10 @@ fn unix(name: &str, numbers: &[u64]) -> Option<Guess> {
                          ctime started epoch seen";
     /// September 2001 to the end of 2099, in seconds since 1970.
     const SECONDS: std::ops::Range<u64> = 1_000_000_000..4_102_444_800;
-    let named = has_word(name, NAMES);
+    let is_named = has_word(name, NAMES);
     let all_in =
         |unit: u64| !numbers.is_empty() && numbers.iter().all(|number| SECONDS.contains(&(number / unit)));
-    let (format, word) = match (named, all_in(1), all_in(1000)) {
+    let (format, word) = match (is_named, all_in(1), all_in(1000)) {
         (true, true, _) => ("unix", "seconds"),
         (true, _, true) => ("unix-ms", "milliseconds"),
         _ => return None,
@@ -374,26 +375,26 @@ fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
     if !parses_all(FieldKind::Duration(DurationForm::default()), texts) {
         return None;
     }
-    let named = has_word(name, NAMES);
+    let is_named = has_word(name, NAMES);
     let has_letters = |text: &&str| text.contains(char::is_alphabetic);
     let has_days = |text: &&str| text.split_once('-').is_some_and(|(_, clock)| clock.contains(':'));
     let unit = |text: &str| text.trim_start_matches(|c: char| !c.is_alphabetic()).to_owned();
     // `5 m` is more likely a length in metres.
     let may_be_length = texts.iter().all(|text| unit(text) == "m");
-    let certain = texts.iter().any(has_days) || (texts.iter().all(has_letters) && !may_be_length);
+    let is_certain = texts.iter().any(has_days) || (texts.iter().all(has_letters) && !may_be_length);
     let is_not_bare_number = |text: &&str| text.contains(':') || has_letters(text);
-    let likely = named && texts.iter().all(is_not_bare_number);
-    if !certain && !likely {
+    let is_likely = is_named && texts.iter().all(is_not_bare_number);
+    if !is_certain && !is_likely {
         return None;
     }
-    let (unit, description, what) = match texts.iter().all(|text| unit(text) == "ms") {
+    let (unit, description, format_name) = match texts.iter().all(|text| unit(text) == "ms") {
         true => ("ms", "In milliseconds.", "durations in milliseconds"),
         false => ("", "In seconds.", "durations; the value is in seconds"),
     };
     let options = [("output_unit", unit), ("description", description)];
-    let guess = Guess::with_count("duration", &options, texts.len(), what);
-    let most = guess.confidence.min(Confidence::Likely);
-    Some(if certain { guess.at_least_likely() } else { Guess { confidence: most, ..guess } })
+    let guess = Guess::with_count("duration", &options, texts.len(), format_name);
+    let confidence = guess.confidence.min(Confidence::Likely);
+    Some(if is_certain { guess.at_least_likely() } else { Guess { confidence, ..guess } })
 }
 
 /// Infers sizes with units; `0` may have no unit.
@@ -404,14 +405,14 @@ fn size(name: &str, texts: &[&str]) -> Option<Guess> {
     let is_other =
         name.split('_').any(|word| word.starts_with("temp") || word == "price" || word == "resistance");
     let with_unit = texts.iter().filter(|text| UNIT.is_match(text)).count();
-    let good = texts.iter().all(|text| UNIT.is_match(text) || *text == "0");
-    if is_other || with_unit == 0 || !good {
+    let are_sizes = texts.iter().all(|text| UNIT.is_match(text) || *text == "0");
+    if is_other || with_unit == 0 || !are_sizes {
         return None;
     }
     let comma = SizeForm { decimal: ',', ..SizeForm::default() };
     let has_fraction = |mark: char| {
-        let mut behind = texts.iter().filter_map(|text| text.rsplit_once(mark));
-        behind.any(|(_, rest)| rest.chars().take_while(char::is_ascii_digit).count() != 3)
+        let mut after_mark = texts.iter().filter_map(|text| text.rsplit_once(mark));
+        after_mark.any(|(_, rest)| rest.chars().take_while(char::is_ascii_digit).count() != 3)
     };
     let separator = match parses_all(FieldKind::Size(SizeForm::default()), texts) {
         true => "",

@@ -53,7 +53,7 @@ pub(super) fn possible_types(candidate: &Candidate) -> Vec<InferredTypes> {
         let schema = schema(&values, "", 0, numbers);
         let samples = pluralize(values.len(), "sample");
         let mut reason = format!("of {samples}; properties that all of them have are required");
-        if schema.to_string().contains(MAP) {
+        if schema.to_string().contains(MAP_KEYWORD) {
             confidence = Confidence::Guess;
             reason += "; `additionalProperties` where the keys seem to be data";
         }
@@ -134,7 +134,7 @@ fn field(name: String, from: &str, values: &[&Value], records: usize) -> Inferre
         all.retain(|text| !text.trim().is_empty());
         guess = text(&all);
     }
-    let optional = missing > 0 || (empty > 0 && guess.kind != "string");
+    let is_optional = missing > 0 || (empty > 0 && guess.kind != "string");
     if values.iter().any(|value| value.is_array()) {
         guess.kind += "[]";
         guess.reason += "; several in one response";
@@ -142,11 +142,11 @@ fn field(name: String, from: &str, values: &[&Value], records: usize) -> Inferre
     let mut spec = without_empty(json!({
         "from": Some(from).filter(|from| *from != name),
         "type": guess.kind,
-        "optional": optional.then_some(true),
+        "optional": is_optional.then_some(true),
     }));
     spec.extend(guess.options);
-    let spec = match from == name && spec.len() == 1 + usize::from(optional) {
-        true => format!("{}{}", guess.kind, if optional { "?" } else { "" }).into(),
+    let spec = match from == name && spec.len() == 1 + usize::from(is_optional) {
+        true => format!("{}{}", guess.kind, if is_optional { "?" } else { "" }).into(),
         false => Value::Object(spec),
     };
     let mut reason = guess.reason;
@@ -196,34 +196,34 @@ fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Valu
     /// Maximum nesting depth; a deeper schema would not be read.
     const MAX_DEPTH: usize = 8;
     let present: Vec<&Value> = values.iter().copied().filter(|value| !value.is_null()).collect();
-    let nullable = present.len() < values.len();
+    let is_nullable = present.len() < values.len();
     let every = |test: fn(&Value) -> bool| present.iter().all(|value| test(value));
-    let mut more = Map::new();
+    let mut keywords = Map::new();
     let kind = if depth > MAX_DEPTH || present.is_empty() {
         return json!({});
     } else if every(Value::is_object) {
         let objects: Vec<_> = present.iter().filter_map(|value| value.as_object()).collect();
         // The members of `labels` vary, for example between metrics, so they are not described.
         if depth == 0 || name != "labels" {
-            more = schema_of_members(&objects, depth, numbers);
+            keywords = schema_of_members(&objects, depth, numbers);
         }
         "object"
     } else if every(Value::is_array) {
         let items: Vec<&Value> = present.iter().filter_map(|value| value.as_array()).flatten().collect();
         if !items.is_empty() {
-            more.insert("items".into(), schema(&items, name, depth + 1, numbers));
+            keywords.insert("items".into(), schema(&items, name, depth + 1, numbers));
         }
         "array"
     } else if every(Value::is_boolean) {
         "boolean"
     } else if every(Value::is_number) {
-        let whole = present.iter().all(|value| is_whole(&value.to_string()));
-        let is_integer = whole && present.len() >= MIN_WHOLE && numbers != Numbers::Measured;
+        let are_whole = present.iter().all(|value| is_whole(&value.to_string()));
+        let is_integer = are_whole && present.len() >= MIN_WHOLE && numbers != Numbers::Measured;
         if is_integer { "integer" } else { "number" }
     } else if every(Value::is_string) {
         let every = |test: fn(&str) -> bool| {
             let mut texts = present.iter().filter_map(|value| value.as_str());
-            numbers == Numbers::Texts && !nullable && texts.all(|text| test(text.trim()))
+            numbers == Numbers::Texts && !is_nullable && texts.all(|text| test(text.trim()))
         };
         match present.len() {
             MIN_WHOLE.. if every(is_whole) => "integer",
@@ -234,12 +234,12 @@ fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Valu
     } else {
         return json!({});
     };
-    let kind = if nullable { json!([kind, "null"]) } else { kind.into() };
-    [("type".to_owned(), kind)].into_iter().chain(more).collect()
+    let kind = if is_nullable { json!([kind, "null"]) } else { kind.into() };
+    [("type".to_owned(), kind)].into_iter().chain(keywords).collect()
 }
 
 /// Keyword for the values of a map.
-const MAP: &str = "additionalProperties";
+const MAP_KEYWORD: &str = "additionalProperties";
 
 /// Returns the keywords for the members of objects: `additionalProperties` for maps, else `properties` and
 /// `required`.
@@ -249,7 +249,7 @@ fn schema_of_members(objects: &[&Map<String, Value>], depth: usize, numbers: Num
     let required: Vec<_> = names.iter().filter(|name| is_common(name)).collect();
     let values: Vec<&Value> = objects.iter().flat_map(|object| object.values()).collect();
     if are_maps(&names, required.len(), &values) {
-        return [(MAP.to_owned(), schema(&values, "", depth + 1, numbers))].into_iter().collect();
+        return [(MAP_KEYWORD.to_owned(), schema(&values, "", depth + 1, numbers))].into_iter().collect();
     }
     if names.len() > MAX_FIELDS {
         return Map::new();
@@ -308,7 +308,7 @@ mod tests {
         ] {
             let objects: Vec<_> = samples.as_array().unwrap().iter().filter_map(Value::as_object).collect();
             let schema = schema_of_members(&objects, 0, Numbers::AsSent);
-            assert_eq!(schema.contains_key(MAP), is_map, "{samples}");
+            assert_eq!(schema.contains_key(MAP_KEYWORD), is_map, "{samples}");
         }
     }
 

@@ -41,10 +41,10 @@ fn without_bom(text: &str) -> &str {
 pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();
     let pages: Vec<Vec<Table>> = texts.iter().map(|text| tables(text)).collect();
-    let with_table = pages.iter().filter(|tables| !tables.is_empty()).count();
+    let pages_with_table = pages.iter().filter(|tables| !tables.is_empty()).count();
     if let Some((selector, tables)) = best_table(&pages) {
         let is_one = pages.iter().all(|tables| tables.len() == 1);
-        let more = match (is_one, selector) {
+        let note = match (is_one, selector) {
             (true, _) => String::new(),
             (false, "table") => {
                 "; of several, the first `table` is used; `table:nth-of-type(2)` may be another".to_owned()
@@ -53,13 +53,13 @@ pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Ca
         };
         let table = if selector == "table" { json!(true) } else { json!(selector) };
         let is_of_pairs = tables.iter().all(|table| is_of_pairs(table));
-        let (columns, what) = match column_names(classified, &table, &tables) {
+        let (columns, detail) = match column_names(classified, &table, &tables) {
             _ if is_of_pairs => (None, " of names and values"),
             None => (None, ""),
             columns => (columns, " without headings: name its columns"),
         };
         let options = json!({ "table": table, "as": is_of_pairs.then_some("pairs"), "columns": columns });
-        let reason = format!("every sample is HTML with a table{what}{more}");
+        let reason = format!("every sample is HTML with a table{detail}{note}");
         found.push(Candidate::strict("html", options, reason));
     }
     // The page is a list of links, for example a directory or menu of an old server.
@@ -73,15 +73,16 @@ pub(super) fn html(classified: &ClassifiedSamples<'_>, texts: &[&str]) -> Vec<Ca
         found.push(Candidate::likely("html", options, "every sample is HTML with a list of links"));
     }
     let mut reason = "every sample is HTML: its text, as a browser shows it".to_owned();
-    let is_mixed = (1..texts.len()).contains(&with_table);
+    let is_mixed = (1..texts.len()).contains(&pages_with_table);
     if is_mixed {
-        reason += &format!("; {with_table} of {} have a table, and the others may be errors", texts.len());
+        reason +=
+            &format!("; {pages_with_table} of {} have a table, and the others may be errors", texts.len());
     }
     if texts.iter().all(|text| has_password_field(text)) {
         reason += "; every sample has a password field: it may be a login page";
     }
-    let text = Candidate::strict("html", Value::Null, reason);
-    found.push(Candidate { is_weak: true, is_strict: !is_mixed, ..text });
+    let page_text = Candidate::strict("html", Value::Null, reason);
+    found.push(Candidate { is_weak: true, is_strict: !is_mixed, ..page_text });
     found
 }
 
@@ -168,15 +169,15 @@ fn column_names(classified: &ClassifiedSamples<'_>, table: &Value, tables: &[&st
 
 /// Whether the first row has a different text in every cell, and a column has numbers below the first row.
 fn differs_from_below<'r>(rows: &'r [Value]) -> bool {
-    let Some((Value::Object(first), below)) = rows.split_first() else { return false };
+    let Some((Value::Object(first), rows_below)) = rows.split_first() else { return false };
     let text = |value: &'r Value| value.as_str().unwrap_or_default();
     let has_digit = |value: &'r Value| text(value).contains(|c: char| c.is_ascii_digit());
     let mut seen = HashSet::new();
     let is_name = |value: &'r Value| !text(value).trim().is_empty() && seen.insert(text(value));
-    let over_numbers = |(name, cell): (&String, &'r Value)| {
-        !has_digit(cell) && below.iter().all(|row| has_digit(&row[name]))
+    let is_above_numbers = |(name, cell): (&String, &'r Value)| {
+        !has_digit(cell) && rows_below.iter().all(|row| has_digit(&row[name]))
     };
-    first.values().all(is_name) && first.iter().any(over_numbers)
+    first.values().all(is_name) && first.iter().any(is_above_numbers)
 }
 
 /// Whether every cell of the first row is bold, and not every cell of the second row.

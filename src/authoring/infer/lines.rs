@@ -27,8 +27,8 @@ pub(super) fn metrics(texts: &[&str]) -> Option<Candidate> {
 
 /// Proposes the extractor for form-encoded text: `a=1&b=2`.
 pub(super) fn form(texts: &[&str], media_type: &str) -> Option<Candidate> {
-    let named = media_type == "application/x-www-form-urlencoded";
-    let has_format = |text: &&str| FORM_LINE.is_match(text.trim()) && (named || text.contains('&'));
+    let is_declared = media_type == "application/x-www-form-urlencoded";
+    let has_format = |text: &&str| FORM_LINE.is_match(text.trim()) && (is_declared || text.contains('&'));
     texts
         .iter()
         .all(has_format)
@@ -119,18 +119,18 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
             ),
             (true, json!({ "sections": has_sections.then_some(true) }), in_sections.to_owned()),
         ];
-        let shown = if separator == "\t" { "a tab".to_owned() } else { format!("`{separator}`") };
-        for (_, more, what) in variants.into_iter().filter(|(fits, ..)| *fits) {
-            let shares = texts.iter().map(|text| share_of_pairs(text, separator, &comments, &more));
+        let separator_name = if separator == "\t" { "a tab".to_owned() } else { format!("`{separator}`") };
+        for (_, extra_options, evidence) in variants.into_iter().filter(|(fits, ..)| *fits) {
+            let shares = texts.iter().map(|text| share_of_pairs(text, separator, &comments, &extra_options));
             let share = shares.fold(1.0, f64::min);
             if share < 0.5 {
                 continue;
             }
-            let more = more.as_object().cloned().unwrap_or_default();
-            let options: Map<String, Value> = options.clone().into_iter().chain(more).collect();
+            let extra_options = extra_options.as_object().cloned().unwrap_or_default();
+            let options: Map<String, Value> = options.clone().into_iter().chain(extra_options).collect();
             let percent = (share * 100.0).round().min(99.0);
             let part = if share < 1.0 { format!("at least {percent} % of the") } else { "all".to_owned() };
-            let reason = format!("{part} lines are a key, {shown} and a value{what}");
+            let reason = format!("{part} lines are a key, {separator_name} and a value{evidence}");
             let candidate = Candidate::likely("pairs", options.into(), reason);
             found.push(Candidate { is_doubtful: share < 0.8, ..candidate });
         }
@@ -138,14 +138,14 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
     found
 }
 
-/// Share of the lines that have a plausible key before the separator, from 0 to 1. `form` contains options of
-/// the extractor `pairs`.
-fn share_of_pairs(text: &str, separator: &str, comments: &[&str], form: &Value) -> f64 {
+/// Share of the lines that have a plausible key before the separator, from 0 to 1. `options` are
+/// those of the extractor `pairs`.
+fn share_of_pairs(text: &str, separator: &str, comments: &[&str], options: &Value) -> f64 {
     // Blank lines separate records that have the same keys.
-    let has_records = form["each"] == "block";
+    let has_records = options["each"] == "block";
     // Indented lines continue the value above, so only the other lines have keys.
-    let has_continuations = form["indented"] == "words";
-    let (mut all, mut good, mut section) = (0_usize, 0_usize, 0_usize);
+    let has_continuations = options["indented"] == "words";
+    let (mut total, mut plausible, mut section) = (0_usize, 0_usize, 0_usize);
     let mut keys = HashSet::new();
     for line in text.lines() {
         if is_section(line) || (has_records && line.trim().is_empty()) {
@@ -156,15 +156,15 @@ fn share_of_pairs(text: &str, separator: &str, comments: &[&str], form: &Value) 
         if line.trim().is_empty() || is_comment(line, comments) || is_continuation {
             continue;
         }
-        all += 1;
+        total += 1;
         if let Some(key) = key(line, separator).filter(|_| !has_more_values(line, separator)) {
             keys.insert((section, key));
-            good += 1;
+            plausible += 1;
         }
     }
     // Repeated keys are the first column of a table. Indented lines below one or two keys are lists.
-    let is_other = keys.len() * 2 < good || has_continuations && keys.len() < 3;
-    if all == 0 || is_other { 0.0 } else { good as f64 / all as f64 }
+    let is_other = keys.len() * 2 < plausible || has_continuations && keys.len() < 3;
+    if total == 0 || is_other { 0.0 } else { plausible as f64 / total as f64 }
 }
 
 /// Returns the key of a line, if it is plausible.
@@ -174,7 +174,7 @@ fn key<'t>(line: &'t str, separator: &str) -> Option<&'t str> {
     // `12:30` is a time and `::1` an address, not a key and a value.
     let is_digit = |c: char| c.is_ascii_digit();
     let last_word = key.split_whitespace().next_back().unwrap_or_default();
-    let is_part = separator == ":"
+    let is_time_or_address = separator == ":"
         && (value.starts_with(':') || value.starts_with(is_digit) && last_word.chars().all(is_digit));
     let is_key = !key.is_empty()
         && key.chars().count() <= 60
@@ -182,7 +182,7 @@ fn key<'t>(line: &'t str, separator: &str) -> Option<&'t str> {
         && key.contains(|c: char| c.is_alphabetic())
         // Two spaces in a row separate the cells of a table, so the text is no key.
         && !key.contains("  ")
-        && !is_part
+        && !is_time_or_address
         && !CLOCK.is_match(key)
         && !key.split_whitespace().next().is_some_and(is_commit_id)
         && !key.contains(['<', '>', '{', '}', '[', ']', '"', '&', '?', '=', ',', ';', '|']);
@@ -372,15 +372,15 @@ impl<'t> AlignedSamples<'_, 't> {
     fn name(&self, line: usize, index: usize) -> Option<String> {
         let first = &self.samples[0];
         if self.is_below_names(line) {
-            let above = self.width(line - 1) - self.width(line) + index;
-            return Some(slug(first[line - 1][above]));
+            let name_index = self.width(line - 1) - self.width(line) + index;
+            return Some(slug(first[line - 1][name_index]));
         }
         let from = (0..index).rev().take_while(|other| self.is_constant(line, *other)).last();
         let before = &first[line][from.unwrap_or(index)..index];
         let mut label: Vec<&str> = before.iter().copied().filter(|word| may_be_label(word)).collect();
         if label.is_empty() {
-            let behind = first[line].get(index + 1);
-            label.extend(behind.filter(|word| self.is_constant(line, index + 1) && may_be_label(word)));
+            let next_word = first[line].get(index + 1);
+            label.extend(next_word.filter(|word| self.is_constant(line, index + 1) && may_be_label(word)));
         }
         (!label.is_empty()).then(|| slug(&label.join(" ")))
     }
@@ -449,11 +449,11 @@ pub(super) fn repeated_lines(texts: &[&str]) -> Option<Candidate> {
     let names_a_value = |index: &usize| aligned.is_constant(0, *index) && may_be_label(first[*index]);
     let label = |index: usize| {
         let mut before = (0..index).rev().take_while(|other| aligned.is_constant(0, *other));
-        let near = index.checked_sub(1).filter(names_a_value);
+        let previous = index.checked_sub(1).filter(names_a_value);
         // The word after a value is its name in `1 user`, but not in `12:30:45 up`.
         let is_count = aligned.words(0, index).into_iter().all(is_number);
         let after = Some(index + 1).filter(|other| is_count && *other < width && names_a_value(other));
-        near.or(after).or_else(|| before.find(names_a_value)).map(|other| slug(first[other]))
+        previous.or(after).or_else(|| before.find(names_a_value)).map(|other| slug(first[other]))
     };
     let (pattern, values) = aligned.pattern(|_, index, names| {
         let label = label(index).filter(|name| !names.contains(name) && is_capture_name(name));

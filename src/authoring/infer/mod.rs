@@ -269,8 +269,8 @@ fn run_extractor(extract: &Value, charset: Option<&str>, samples: &[&Sample]) ->
         let result = translate_sample(route, &sample.response);
         let structured = result.structured.as_ref().filter(|_| !result.is_error());
         structured.map(|structured| structured.json.parse()).ok_or_else(|| {
-            let why = result_json(&result)["content"][0]["text"].clone();
-            format!("`{}`: {}", sample.name, why.as_str().unwrap_or_default())
+            let message = result_json(&result)["content"][0]["text"].clone();
+            format!("`{}`: {}", sample.name, message.as_str().unwrap_or_default())
         })
     };
     samples.iter().map(value).collect()
@@ -305,19 +305,19 @@ fn extracted_share(candidate: &Candidate, texts: &Option<Vec<String>>) -> f64 {
         collect_words(name, &mut names);
     }
     let share_of_sample = |(value, text): (&Value, &String)| {
-        let mut found = if is_empty(value) { names.clone() } else { HashSet::new() };
-        collect(value, &mut found);
+        let mut extracted_words = if is_empty(value) { names.clone() } else { HashSet::new() };
+        collect(value, &mut extracted_words);
         let parts: Vec<&str> = if is_markup { between_tags(text).collect() } else { vec![text] };
-        let (mut all, mut known) = (0_usize, 0_usize);
+        let (mut total, mut extracted) = (0_usize, 0_usize);
         for word in parts.into_iter().flat_map(words) {
-            all += word.len();
-            known += if found.contains(word) { word.len() } else { 0 };
+            total += word.len();
+            extracted += if extracted_words.contains(word) { word.len() } else { 0 };
         }
-        match all {
+        match total {
             // A document without words is empty, or has all its data in attributes.
             0 if is_markup || is_empty(value) => 1.0,
             0 => 0.0,
-            _ => known as f64 / all as f64,
+            _ => extracted as f64 / total as f64,
         }
     };
     values.iter().zip(texts).map(share_of_sample).fold(1.0, f64::min)

@@ -47,7 +47,7 @@ pub(super) struct ProposalDraft<'a> {
 impl Proposal {
     /// Adds a line with the finding as a comment at its end. If the line consists of spaces, the comment is
     /// on a line of its own with this indentation.
-    fn line(&mut self, line: &str, finding: impl Into<Option<Finding>>) {
+    fn write_line(&mut self, line: &str, finding: impl Into<Option<Finding>>) {
         let finding = finding.into();
         let space = if line.ends_with(' ') { "" } else { " " };
         let comment = finding.as_ref().map(|finding| format!("{space}# {}", finding.comment()));
@@ -59,7 +59,7 @@ impl Proposal {
 impl ProposalDraft<'_> {
     /// Builds the proposal; `None` unless it handles every sample as classified.
     pub(super) fn verified(&self) -> Option<Proposal> {
-        let mut proposal = self.route();
+        let mut proposal = self.unverified();
         let loaded = load_proposal(&proposal.yaml)?;
         let compiled = &loaded.routes.first()?.route;
         let fails = |sample: &Sample| translate_sample(compiled, &sample.response).is_error();
@@ -70,32 +70,32 @@ impl ProposalDraft<'_> {
         {
             return None;
         }
-        self.examples(compiled, &mut proposal.yaml);
+        self.write_examples(compiled, &mut proposal.yaml);
         let loaded = load_proposal(&proposal.yaml)?;
-        let file = loaded.routes.first()?;
+        let compiled_route = loaded.routes.first()?;
         let passes = |example: &crate::config::Example| {
-            let result = result_json(&translate_sample(&file.route, &example.response));
+            let result = result_json(&translate_sample(&compiled_route.route, &example.response));
             example.expect.as_ref().is_some_and(|expect| {
                 let expected = expect.structured.as_ref().map(|structured| &structured.value);
                 result["isError"] == expect.is_error()
                     && expected.is_none_or(|expected| result.get("structuredContent") == Some(expected))
             })
         };
-        file.tests.iter().all(passes).then_some(proposal)
+        compiled_route.tests.iter().all(passes).then_some(proposal)
     }
 
-    fn route(&self) -> Proposal {
+    fn unverified(&self) -> Proposal {
         let omitted = &self.classified.omitted;
         let samples = pluralize(self.classified.all().count() + omitted.len(), "sample");
         let mut out = file_header(self.naming, &samples);
         if let Some(finding) = self.response_limit() {
             let limit = format!("    response_limit: {}", finding.value);
-            out.line("    ", finding);
-            out.line(&limit, None);
+            out.write_line("    ", finding);
+            out.write_line(&limit, None);
         }
         out.yaml += "    response:\n";
         for (rule, finding) in self.errors {
-            out.line("      ", finding.clone());
+            out.write_line("      ", finding.clone());
             match rule["use"].as_str() {
                 // The preset `soap` for the successes also handles the faults.
                 Some("soap") if self.soap_parameters().is_some() => {}
@@ -106,11 +106,11 @@ impl ProposalDraft<'_> {
         if !omitted.is_empty() {
             let names = quoted_list(omitted.iter().map(|sample| sample.name.as_str()));
             let reason = format!("{names}: omitted, because the format differs; add a rule for it");
-            out.line("      ", Finding::new("samples", "omitted", Confidence::Guess, reason));
+            out.write_line("      ", Finding::new("samples", "omitted", Confidence::Guess, reason));
         }
         let finding = self.extract_finding();
         let is_sure = finding.confidence == Confidence::Sure;
-        out.line("      ", finding);
+        out.write_line("      ", finding);
         // A weak extractor (values named by position, or one text) is not a useful alternative to a table.
         let is_table = self.candidate.is_table() && self.candidate.source.is_none();
         let is_poor = |other: &Candidate| other.is_last_resort() || is_table && other.is_weak;
@@ -126,7 +126,7 @@ impl ProposalDraft<'_> {
             None => self.write_success(&mut out),
         }
         if let Some((schema, finding)) = &self.types.output {
-            out.line("    ", finding.clone());
+            out.write_line("    ", finding.clone());
             let _ = writeln!(out.yaml, "    output:{}", yaml::block(schema, 4));
         }
         out
@@ -157,15 +157,15 @@ impl ProposalDraft<'_> {
     }
 
     fn write_success(&self, out: &mut Proposal) {
-        let when = self.media_type().map(|finding| {
+        let condition = self.media_type().map(|finding| {
             let media_type = yaml::text(&finding.value);
             (format!("when: {{ status: 2xx, content_type: {media_type} }}"), finding)
         });
         let charset = self.classified.charset.clone();
         let charset = charset.map(|finding| (format!("charset: {}", finding.value), finding));
         let mut dash = "- ";
-        for (line, finding) in when.into_iter().chain(charset) {
-            out.line(&format!("      {dash}{line}"), finding);
+        for (line, finding) in condition.into_iter().chain(charset) {
+            out.write_line(&format!("      {dash}{line}"), finding);
             dash = "  ";
         }
         self.write_extract(out, dash);
@@ -211,10 +211,10 @@ impl ProposalDraft<'_> {
         } else if self.classified.texts.is_some()
             && !(candidate.is_last_resort() || candidate.is_weak || candidate.reads_all)
         {
-            let (least, of) = if samples == 1 { ("", "the sample") } else { ("at least ", each) };
+            let (qualifier, subject) = if samples == 1 { ("", "the sample") } else { ("at least ", each) };
             reason += &match (candidate.extracted_share * 100.0).floor() {
-                100.0 => format!("; it reads all words of {of}"),
-                percent => format!("; it reads {least}{percent} % of the words of {of}"),
+                100.0 => format!("; it reads all words of {subject}"),
+                percent => format!("; it reads {qualifier}{percent} % of the words of {subject}"),
             };
         }
         let (part, value) = match self.soap_parameters() {
@@ -253,12 +253,15 @@ impl ProposalDraft<'_> {
         }
         out.yaml += "            fields:\n";
         for InferredField { name, spec, finding } in &self.types.fields {
-            out.line(&format!("              {}: {}", yaml::text(name), yaml::flow(spec)), finding.clone());
+            out.write_line(
+                &format!("              {}: {}", yaml::text(name), yaml::flow(spec)),
+                finding.clone(),
+            );
         }
     }
 
     /// Writes one example per sample, up to [`MAX_EXAMPLES`].
-    fn examples(&self, route: &Route, out: &mut String) {
+    fn write_examples(&self, route: &Route, out: &mut String) {
         let samples = self.classified.all().take(MAX_EXAMPLES);
         let examples: Vec<String> = samples.filter_map(|sample| example(route, sample)).collect();
         let omitted = self.classified.all().count() - examples.len();
@@ -286,7 +289,7 @@ fn example(route: &Route, Sample { name, response }: &Sample) -> Option<String> 
         Ok(text) => ("body", text.to_owned()),
         Err(_) => ("body_base64", BASE64_STANDARD.encode(&response.body)),
     };
-    let given = without_empty(json!({
+    let response_json = without_empty(json!({
         "status": Some(response.status.as_u16()).filter(|status| *status != 200),
         "content_type": media_type,
         "headers": encoding.map(|encoding| json!({ "Content-Encoding": encoding })),
@@ -301,7 +304,7 @@ fn example(route: &Route, Sample { name, response }: &Sample) -> Option<String> 
     Some(format!(
         "      - name: {}\n        response:{}\n        expect:{}\n",
         yaml::flow(&one_line(name).into()),
-        yaml::block(&Value::Object(given), 8),
+        yaml::block(&Value::Object(response_json), 8),
         yaml::block(&expect, 8)
     ))
 }
@@ -311,11 +314,11 @@ fn file_header(naming: &RouteNaming, samples: &str) -> Proposal {
     let RouteNaming { name, upstream, method, .. } = naming;
     let (address, path) = (naming.address(), naming.path());
     // The description omits the query, which may contain a password: clients see the description.
-    let shown = path.split('?').next().unwrap_or_default();
+    let path_without_query = path.split('?').next().unwrap_or_default();
     let guess = |part: &str, value: &str, reason: &str| Finding::new(part, value, Confidence::Guess, reason);
     let (upstream_value, description) = match naming.is_command() {
         true => (json!({ "command": [address] }), format!("The output of {address}{path}.")),
-        false => (json!(address), format!("The response of {method} {shown}.")),
+        false => (json!(address), format!("The response of {method} {path_without_query}.")),
     };
     // Only `infer` has the syntax `{name?}`.
     let request = format!("{method} {upstream}{path}").replace("?}", "}");
@@ -326,7 +329,7 @@ fn file_header(naming: &RouteNaming, samples: &str) -> Proposal {
     let mut out = Proposal { yaml: head, findings: Vec::new() };
     let line = format!("  {}: {}", yaml::text(upstream), yaml::flow(&upstream_value));
     let no_url = || guess("upstream", address, "the samples have no URL; `--url` sets it");
-    out.line(&line, naming.address.is_none().then(no_url));
+    out.write_line(&line, naming.address.is_none().then(no_url));
     let _ = writeln!(
         out.yaml,
         "routes:\n  {}:\n    description: {} # guess: describe when a model should call this tool",
@@ -336,10 +339,13 @@ fn file_header(naming: &RouteNaming, samples: &str) -> Proposal {
     let reason = "the samples have no request; `--url` or `--request` sets it";
     let no_request = || guess("request", &format!("{method} {path}"), reason);
     if !matches!(method.as_str(), "GET" | "HEAD" | "DELETE" | "OPTIONS" | "TRACE" | "RUN") {
-        out.line("    ", guess("request body", "none", "recordings have no request body; add `body` if any"));
+        out.write_line(
+            "    ",
+            guess("request body", "none", "recordings have no request body; add `body` if any"),
+        );
     }
     let line = format!("    request: {}", yaml::flow(&request.into()));
-    out.line(&line, naming.path.is_none().then(no_request));
+    out.write_line(&line, naming.path.is_none().then(no_request));
     if let Some(schema) = input_schema(path) {
         let schema = yaml::block(&schema, 4);
         let _ = writeln!(out.yaml, "    # guess: types of the arguments\n    input:{schema}");
@@ -367,7 +373,7 @@ fn input_schema(path: &str) -> Option<Value> {
 pub(super) fn fallback(naming: &RouteNaming) -> Proposal {
     let mut proposal = file_header(naming, "samples that match no rule");
     let reason = "no rule matches every sample: responses are parsed by their media type";
-    proposal.line("    ", Finding::new("response", "the default rules", Confidence::Guess, reason));
+    proposal.write_line("    ", Finding::new("response", "the default rules", Confidence::Guess, reason));
     proposal
 }
 

@@ -78,7 +78,7 @@ fn outlier_message(text: &str, successes: &[String], reason: &str) -> Option<Err
     error_in_text(message, start).or_else(|| {
         let rule =
             json!({ "when": { "text": message_pattern(message, start, successes) }, "error": "{{ why }}" });
-        Some(ErrorEvidence { rule, reason: reason.to_owned(), highest: Confidence::Guess })
+        Some(ErrorEvidence { rule, reason: reason.to_owned(), max_confidence: Confidence::Guess })
     })
 }
 
@@ -104,12 +104,12 @@ pub(super) struct ErrorEvidence {
     /// Reason for the rule, with `{}` in place of the number of samples, and `{names}` of their names.
     reason: String,
     /// Maximum confidence in the rule.
-    highest: Confidence,
+    max_confidence: Confidence,
 }
 
 impl ErrorEvidence {
     fn sure(rule: Value, reason: &str) -> Self {
-        Self { rule, reason: reason.to_owned(), highest: Confidence::Sure }
+        Self { rule, reason: reason.to_owned(), max_confidence: Confidence::Sure }
     }
 }
 
@@ -147,18 +147,18 @@ impl SampleDocument {
     }
 
     /// Creates evidence with a jq condition on documents of this kind.
-    fn evidence(&self, condition: &str, reason: &str, highest: Confidence) -> ErrorEvidence {
+    fn evidence(&self, condition: &str, reason: &str, max_confidence: Confidence) -> ErrorEvidence {
         let rule = match self.is_xml {
             true => json!({ "when": { "value": condition }, "extract": "xml", "error": self.message() }),
             false => json!({ "when": { "json": condition }, "error": self.message() }),
         };
-        ErrorEvidence { rule, reason: reason.to_owned(), highest }
+        ErrorEvidence { rule, reason: reason.to_owned(), max_confidence }
     }
 
     /// Whether the document has a member with this name whose value is not empty, `null`, `false` or 0.
     fn has(&self, name: &str) -> bool {
-        let nothing = [Value::Null, false.into(), 0.into(), "".into(), json!([]), json!({})];
-        self.members.get(name).is_some_and(|value| !nothing.contains(value))
+        let empty_values = [Value::Null, false.into(), 0.into(), "".into(), json!([]), json!({})];
+        self.members.get(name).is_some_and(|value| !empty_values.contains(value))
     }
 
     /// Returns a member as a word in lower case; `null` if it is missing.
@@ -170,13 +170,13 @@ impl SampleDocument {
     /// Finds evidence of an error in the document alone.
     fn error_evidence(&self) -> Option<ErrorEvidence> {
         let is_false = |name: &&str| self.word(name) == "false";
-        let is_bad = |name: &&str| ["error", "fail", "failed", "failure"].contains(&&*self.word(name));
-        let status = FLAGS.into_iter().find(is_false).or_else(|| STATUS_WORDS.split(' ').find(is_bad));
+        let is_error_word = |name: &&str| ["error", "fail", "failed", "failure"].contains(&&*self.word(name));
+        let status = FLAGS.into_iter().find(is_false).or_else(|| STATUS_WORDS.split(' ').find(is_error_word));
         let condition = match status {
             Some(name) => format!("{} == {}", jq_path(name), self.members[name]),
             None => {
-                let at = jq_path(["error", "fault"].into_iter().find(|name| self.has(name))?);
-                format!(r#"({at} // "") != "" and {at} != 0 and {at} != [] and {at} != {{}}"#)
+                let path = jq_path(["error", "fault"].into_iter().find(|name| self.has(name))?);
+                format!(r#"({path} // "") != "" and {path} != 0 and {path} != [] and {path} != {{}}"#)
             }
         };
         Some(self.evidence(&condition, REPORTED, Confidence::Sure))
@@ -194,9 +194,11 @@ impl SampleDocument {
             Some(_) => !data.all(|name| self.has(name)),
             None => MESSAGES.split(' ').any(|name| self.has(name)),
         };
-        let is_good = |word: &str| ["success", "ok", "true", "0", "200"].contains(&word);
+        let is_success_word = |word: &str| ["success", "ok", "true", "0", "200"].contains(&word);
         let differs = |name: &&str| {
-            self.members.contains_key(*name) && is_good(&success.word(name)) && !is_good(&self.word(name))
+            self.members.contains_key(*name)
+                && is_success_word(&success.word(name))
+                && !is_success_word(&self.word(name))
         };
         let (name, condition) = match statuses().find(differs) {
             Some(name) => (name, format!("{} != {}", jq_path(name), success.members[name])),
@@ -239,14 +241,14 @@ fn jq_path(name: &str) -> String {
 
 /// Classifies samples as successes and failures.
 pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
-    let (good, failures): (Vec<_>, Vec<_>) =
+    let (with_success_status, failures): (Vec<_>, Vec<_>) =
         samples.iter().partition(|sample| sample.response.status.is_success());
-    let (charset, decoded) = decode(&good);
-    let samples_and_texts = good.iter().zip(&decoded);
+    let (charset, decoded) = decode(&with_success_status);
+    let samples_and_texts = with_success_status.iter().zip(&decoded);
     let pages: Vec<&str> = samples_and_texts
         .filter_map(|(sample, text)| text.as_deref().filter(|text| is_page(sample, text)))
         .collect();
-    let is_page_rare = pages.len() * 2 <= good.len();
+    let is_page_rare = pages.len() * 2 <= with_success_status.len();
     let is_password_in_all = pages.iter().all(|text| html_and_xml::has_password_field(text));
     // A web page may be returned in place of the data that the other samples contain.
     let page_evidence = |sample: &Sample, text: &str| match is_page(sample, text) {
@@ -267,14 +269,14 @@ pub(super) fn classify(samples: &[Sample]) -> ClassifiedSamples<'_> {
     let label = charset.as_ref().map(|finding| finding.value.as_str());
     let read =
         |(sample, text): (&&Sample, &Option<String>)| SampleDocument::read(sample, text.as_deref()?, label);
-    let documents: Vec<Option<SampleDocument>> = good.iter().zip(&decoded).map(read).collect();
-    for ((sample, text), document) in good.into_iter().zip(&decoded).zip(&documents) {
+    let documents: Vec<Option<SampleDocument>> = with_success_status.iter().zip(&decoded).map(read).collect();
+    for ((sample, text), document) in with_success_status.into_iter().zip(&decoded).zip(&documents) {
         let evidence = text.as_deref().and_then(|text| {
-            let beside = |other| document.as_ref()?.error_evidence_compared_with(other);
+            let compare = |other| document.as_ref()?.error_evidence_compared_with(other);
             page_evidence(sample, text)
                 .or_else(|| document.as_ref()?.error_evidence())
                 .or_else(|| error_in_text(text, START))
-                .or_else(|| documents.iter().flatten().find_map(beside))
+                .or_else(|| documents.iter().flatten().find_map(compare))
         });
         match evidence {
             Some(evidence) => hidden_failures.push((sample, evidence)),
@@ -296,27 +298,29 @@ fn is_page(sample: &Sample, text: &str) -> bool {
 /// Decodes samples; also returns the charset that a rule must set, if the declared one is missing or wrong.
 fn decode(samples: &[&Sample]) -> (Option<Finding>, Vec<Option<String>>) {
     let read = |charset| samples.iter().map(|sample| sample_text(sample, charset)).collect::<Vec<_>>();
-    let own = read(None);
-    let Some(undecodable) = own.iter().position(Option::is_none) else { return (None, own) };
+    let declared = read(None);
+    let Some(undecodable) = declared.iter().position(Option::is_none) else { return (None, declared) };
     let mut fallbacks = ["utf-8", "windows-1252"].into_iter().map(|label| (label, read(Some(label))));
     let fallback = fallbacks.find(|(_, texts)| texts.iter().all(Option::is_some));
-    fallback.map_or((None, own), |(label, texts)| (Some(charset_finding(label, samples[undecodable])), texts))
+    fallback.map_or((None, declared), |(label, texts)| {
+        (Some(charset_finding(label, samples[undecodable])), texts)
+    })
 }
 
 /// Evidence for a charset: a sample that cannot be decoded with the declared one.
 fn charset_finding(label: &str, sample: &Sample) -> Finding {
-    let wrong = match sample.response.charset() {
+    let problem = match sample.response.charset() {
         Some(name) if name.parse::<Charset>().is_err() => {
             format!("`Content-Type` declares `{name}`, which is not a charset")
         }
         Some(name) => format!("`{name}`, which `Content-Type` declares, does not decode it"),
         None => "the charset that the text declares, or else UTF-8, does not decode it".to_owned(),
     };
-    let (confidence, right) = match label {
+    let (confidence, explanation) = match label {
         "utf-8" => (Confidence::Likely, "every sample is in UTF-8"),
         _ => (Confidence::Guess, "this charset decodes any bytes: change it if letters are wrong"),
     };
-    Finding::new("charset", label, confidence, format!("{wrong}; {right}"))
+    Finding::new("charset", label, confidence, format!("{problem}; {explanation}"))
 }
 
 /// Finds evidence of an error: a SOAP fault, or a text of at most three lines that begins with an error word.
@@ -347,19 +351,19 @@ pub(super) fn error_rules(classified: &ClassifiedSamples<'_>) -> Vec<InferredErr
     let implied = implied_error(classified);
     let hidden = || classified.hidden_failures.iter().map(|(_, evidence)| evidence);
     let mut rules: Vec<InferredErrorRule> = Vec::new();
-    for ErrorEvidence { rule, reason, highest } in hidden().chain(&implied) {
+    for ErrorEvidence { rule, reason, max_confidence } in hidden().chain(&implied) {
         let is_same = |other: &Value| ["when", "use"].iter().all(|key| other.get(key) == rule.get(key));
-        if rules.iter().any(|(known, _)| is_same(known)) {
+        if rules.iter().any(|(existing, _)| is_same(existing)) {
             continue;
         }
-        let like_this = classified.hidden_failures.iter().filter(|(_, other)| is_same(&other.rule));
-        let names: Vec<&str> = like_this.map(|(sample, _)| sample.name.as_str()).collect();
+        let same_failures = classified.hidden_failures.iter().filter(|(_, other)| is_same(&other.rule));
+        let names: Vec<&str> = same_failures.map(|(sample, _)| sample.name.as_str()).collect();
         let is_sure = names.len() >= 2 && !classified.successes.is_empty();
         let confidence = if is_sure { Confidence::Sure } else { Confidence::Likely };
         let reason = reason.replace("{}", &names.len().to_string());
         let reason = reason.replace("{names}", &quoted_list(names));
-        let what = "an error in a response with a success status";
-        rules.push((rule.clone(), Finding::new("when", what, confidence.min(*highest), reason)));
+        let condition = "an error in a response with a success status";
+        rules.push((rule.clone(), Finding::new("when", condition, confidence.min(*max_confidence), reason)));
     }
     rules
 }
@@ -375,7 +379,7 @@ fn implied_error(classified: &ClassifiedSamples<'_>) -> Option<ErrorEvidence> {
     let error = message_template("json", "message");
     let rule = json!({ "when": { "json": format!(".{name} == false") }, "error": error });
     let reason = format!("every success has `{name}: true`; no sample has `false`");
-    Some(ErrorEvidence { rule, reason, highest: Confidence::Guess })
+    Some(ErrorEvidence { rule, reason, max_confidence: Confidence::Guess })
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::translate::extract::has_frame;
 
 /// Proposes extractors for values separated by delimiters.
 pub(super) fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
-    let named = matches!(media_type, "text/csv" | "text/tab-separated-values" | "application/csv");
+    let is_declared = matches!(media_type, "text/csv" | "text/tab-separated-values" | "application/csv");
     let all = |test: fn(&str) -> bool| texts.iter().all(|text| test(text));
     let mut found = Vec::new();
     for (delimiter, word) in
@@ -43,7 +43,7 @@ pub(super) fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
             "header": (has_header && all(|text| text.starts_with("# "))).then_some("# "),
         });
         let reason = format!("every line has {width} values between {word}");
-        found.push(Candidate { is_strict: named, ..Candidate::likely("csv", options, reason) });
+        found.push(Candidate { is_strict: is_declared, ..Candidate::likely("csv", options, reason) });
     }
     found
 }
@@ -96,9 +96,9 @@ fn first_is_header(records: &[csv::StringRecord]) -> bool {
     let is_year = |text: &str| text.len() == 4 && (text.starts_with("19") || text.starts_with("20"));
     let may_be_years = names.iter().filter(|name| is_number(name)).count() > 1;
     let is_name = |(index, name): (usize, &&str)| {
-        let mut below = rows.iter().filter_map(|row| row.get(index));
-        let is_label = !is_number(name) || may_be_years && is_year(name) && !below.clone().all(is_year);
-        is_word(name) || is_label && below.all(|cell| is_number(cell) || !has_digit(cell))
+        let mut cells_below = rows.iter().filter_map(|row| row.get(index));
+        let is_label = !is_number(name) || may_be_years && is_year(name) && !cells_below.clone().all(is_year);
+        is_word(name) || is_label && cells_below.all(|cell| is_number(cell) || !has_digit(cell))
     };
     !names.contains(&"")
         && are_distinct(&names)
@@ -113,10 +113,11 @@ pub(super) fn columns(texts: &[&str]) -> Option<Candidate> {
         let Some((header, rows)) = lines.split_first() else { return false };
         let names: Vec<&str> = header.split_whitespace().collect();
         // Names that are separated by several spaces may consist of several words.
-        let apart: Vec<&str> = header.split("  ").map(str::trim).filter(|name| !name.is_empty()).collect();
-        let header_is_good = names.len() > 1
+        let spaced_names: Vec<&str> =
+            header.split("  ").map(str::trim).filter(|name| !name.is_empty()).collect();
+        let is_header = names.len() > 1
             && names.iter().all(|name| is_column_name(name))
-            && (are_distinct(&names) || apart.len() > 2 && are_distinct(&apart))
+            && (are_distinct(&names) || spaced_names.len() > 2 && are_distinct(&spaced_names))
             && !header.contains(['=', ',', ';'])
             // A column name may contain a colon, such as `Address:Port`.
             && !(header.contains(": ") || header.contains(':') && !header.trim().contains("  "))
@@ -130,13 +131,14 @@ pub(super) fn columns(texts: &[&str]) -> Option<Candidate> {
                 .all(|row| row.split_whitespace().next().is_some_and(|word| word.ends_with(':')));
         // Values may be missing or contain spaces, but 80 % of the rows have at least 3/4 as many words as
         // the header has names.
-        let least = if apart.len() > 2 { apart.len().min(names.len()) } else { names.len() };
-        let long_enough =
-            rows.iter().filter(|row| row.split_whitespace().count() + least / 4 >= least).count();
+        let min_words =
+            if spaced_names.len() > 2 { spaced_names.len().min(names.len()) } else { names.len() };
+        let long_rows =
+            rows.iter().filter(|row| row.split_whitespace().count() + min_words / 4 >= min_words).count();
         // If most rows have at least twice as many words as this line, it is a title above the header.
-        let wide = rows.iter().filter(|row| row.split_whitespace().count() >= names.len() * 2).count();
-        let is_title = wide * 2 > rows.len();
-        header_is_good && !are_pairs && !is_title && !rows.is_empty() && long_enough * 10 >= rows.len() * 8
+        let wide_rows = rows.iter().filter(|row| row.split_whitespace().count() >= names.len() * 2).count();
+        let is_title = wide_rows * 2 > rows.len();
+        is_header && !are_pairs && !is_title && !rows.is_empty() && long_rows * 10 >= rows.len() * 8
     };
     // A title is a line whose words are separated by single spaces.
     let is_below_title = |text: &&str| {
@@ -187,19 +189,19 @@ pub(super) fn join_names(values: &mut [Value], texts: &[String]) {
     let names: Vec<String> = rows().next().into_iter().flat_map(Map::keys).cloned().collect();
     let mut joined = Vec::new();
     for pair in names.windows(2) {
-        let whole = pair.join(" ");
+        let joined_name = pair.join(" ");
         if rows().all(|row| row.get(&pair[0]).is_some_and(|cell| cell == ""))
-            && texts.iter().any(|text| text.contains(&whole))
+            && texts.iter().any(|text| text.contains(&joined_name))
         {
-            joined.push((pair[0].clone(), pair[1].clone(), whole));
+            joined.push((pair[0].clone(), pair[1].clone(), joined_name));
         }
     }
     let all_rows = values.iter_mut().filter_map(Value::as_array_mut).flatten();
     for row in all_rows.filter_map(Value::as_object_mut) {
-        for (empty, name, whole) in &joined {
+        for (empty, name, joined_name) in &joined {
             let cells = std::mem::take(row).into_iter().filter(|(other, _)| other != empty);
             *row = cells
-                .map(|(other, cell)| if other == *name { (whole.clone(), cell) } else { (other, cell) })
+                .map(|(other, cell)| if other == *name { (joined_name.clone(), cell) } else { (other, cell) })
                 .collect();
         }
     }
@@ -213,13 +215,13 @@ pub(super) fn above_footer<'t>(texts: &[&'t str]) -> Option<Candidate> {
     }
     let first = footer(texts.first()?)?;
     let pattern = Regex::new(&first).ok()?;
-    let above = |text: &&'t str| {
+    let table_above = |text: &&'t str| {
         let text = text.trim_end();
         let (table, last) = text.split_at(text.rfind('\n').map_or(0, |end| end + 1));
         let is_single = !non_blank_lines(table).any(|line| pattern.is_match(line));
         (pattern.is_match(last) && is_single).then_some(table)
     };
-    let tables: Vec<&str> = texts.iter().map(above).collect::<Option<_>>()?;
+    let tables: Vec<&str> = texts.iter().map(table_above).collect::<Option<_>>()?;
     let table = columns(&without_empty_tables(&tables))?;
     let reason = format!("{}; the last line is not a row", table.reason);
     Some(Candidate { reason, ..table.with_option("stop_before", first) })

@@ -18,16 +18,16 @@ pub(super) fn typing(
         check_sources(value, extractor, &fields, entry)?;
         return Ok(Typing::Fields(fields));
     };
-    let written: FieldSetting = read(value, entry, "`type`")?;
-    let does_not_fit = |message: String, help: &str| {
+    let setting: FieldSetting = read(value, entry, "`type`")?;
+    let misfit = |message: String, help: &str| {
         value.reject_coded(Code::FieldsDoNotFit.at_span(entry.key.span), message, help)
     };
     let name = extractor.name();
     if extractor.value_count() == ValueCount::Block {
         let message = format!("`type` has no effect: `{name}` returns a content block and no value");
-        return does_not_fit(message, "remove `type`");
+        return misfit(message, "remove `type`");
     }
-    let mut kind = written.kind;
+    let mut kind = setting.kind;
     if let Some(outer) = fields {
         let FieldKind::Object(inner @ None) = &mut kind.kind else {
             let help = "write `type: object[]`, or remove one of the two";
@@ -36,12 +36,12 @@ pub(super) fn typing(
         };
         *inner = Some(read(value, outer, "`fields`")?);
     }
-    if written.missing != OnMissing::Error {
+    if setting.missing != OnMissing::Error {
         let message = "the value as a whole can't be optional".to_owned();
-        return does_not_fit(message, "remove `optional`, `default` and `?`");
+        return misfit(message, "remove `optional`, `default` and `?`");
     }
     let is_scalar = !matches!(kind.kind, FieldKind::Object(_) | FieldKind::Any);
-    match (extractor.member_names(), &written.from) {
+    match (extractor.member_names(), &setting.from) {
         (MemberNames::Names(names), Some((path, span)))
             if !names.iter().any(|name| path_is_among(path, name)) =>
         {
@@ -52,7 +52,7 @@ pub(super) fn typing(
                 format!("`{name}` returns an object, and `type` needs the field that it applies to");
             let first = names.first().unwrap_or(&"name");
             let help = format!("write `type: {{ type: …, from: {first} }}`, or `fields`");
-            return does_not_fit(message, &help);
+            return misfit(message, &help);
         }
         (MemberNames::AnyNames, Some((path, span))) if leads_into_rows(extractor, path) => {
             let message =
@@ -67,10 +67,10 @@ pub(super) fn typing(
         _ => {}
     }
     // The extractor already returns a list; `type` is the type of its items.
-    if extractor.value_count() == ValueCount::Many && written.from.is_none() {
+    if extractor.value_count() == ValueCount::Many && setting.from.is_none() {
         kind.count = Multiplicity::One;
     }
-    Ok(Typing::Value { from: written.from.map(|(path, _)| path), kind: Box::new(kind) })
+    Ok(Typing::Value { from: setting.from.map(|(path, _)| path), kind: Box::new(kind) })
 }
 
 fn read<T: Setting>(value: &Cursor<'_>, entry: &Entry, name: &str) -> Checked<T> {
@@ -95,14 +95,16 @@ fn check_sources(value: &Cursor<'_>, kind: &ExtractorKind, fields: &Fields, entr
         MemberNames::Names(names) => names,
         MemberNames::NoFields => return reject_fields(value, kind, entry.key.span),
     };
-    let mut checked = Ok(());
+    let mut result = Ok(());
     let is_unknown = |field: &&Field| !names.iter().any(|name| path_is_among(&field.from, name));
     for field in fields.list.iter().filter(is_unknown) {
-        let span_of = |written: &Entry| written.value.get("from").map_or(written.key.span, |from| from.span);
+        let span_of = |field_entry: &Entry| {
+            field_entry.value.get("from").map_or(field_entry.key.span, |from| from.span)
+        };
         let span = entry.value.entry(&field.name).map_or(entry.key.span, span_of);
-        checked = reject_unknown(value, span, kind, &field.from, &names);
+        result = reject_unknown(value, span, kind, &field.from, &names);
     }
-    checked
+    result
 }
 
 fn reject_fields<T>(value: &Cursor<'_>, kind: &ExtractorKind, span: SourceSpan) -> Checked<T> {

@@ -147,25 +147,25 @@ fn read_as<T: ExtractorSection>(value: &Cursor<'_>) -> Checked<Option<Extractor>
     Ok(Some(Extractor::untyped(kind)))
 }
 
-fn names() -> impl Iterator<Item = &'static str> + Clone {
+fn extractor_names() -> impl Iterator<Item = &'static str> + Clone {
     ExtractSettings::keys().names().filter(|name| !OTHER_KEYS.contains(name))
 }
 
 /// Whether a string is the name of an extractor.
 pub(super) fn is_extractor(name: &str) -> bool {
-    names().any(|known| known == name)
+    extractor_names().any(|extractor| extractor == name)
 }
 
 fn help() -> String {
     format!(
         "known extractors: {}; with options: `extract: {{ pairs: {{ separator: \"=\" }} }}`",
-        suggest::quoted_list(names())
+        suggest::quoted_list(extractor_names())
     )
 }
 
 impl ExtractSettings {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let mut found = names().filter_map(|name| section.entry(name));
+        let mut found = extractor_names().filter_map(|name| section.entry(name));
         let name = section.value.name;
         match (found.next(), found.next()) {
             (None, _) => Err(section.missing(format!("{name} has no extractor"), &help())),
@@ -192,7 +192,7 @@ pub(super) fn report_unknown(report: &Report<'_>, key: &Key) {
 
 /// Help for a key of `extract` that is in the options of an extractor by mistake; `None` for other keys.
 pub(super) fn help_for_misplaced(key: &str, options: &KeyTable) -> Option<String> {
-    let extractor = names().find(|name| {
+    let extractor = extractor_names().find(|name| {
         let kind = ExtractSettings::keys().get(name).map(|key| key.kind);
         kind.and_then(renamed::section_of).is_some_and(|section| std::ptr::eq(section, options))
     })?;
@@ -210,7 +210,7 @@ impl Setting for Extract {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         match value.node.as_map().filter(|entries| is_map_of_names(entries)) {
-            Some(entries) => read_each(entries.iter().map(|entry| part(value, entry))).map(Self::Parts),
+            Some(entries) => read_each(entries.iter().map(|entry| read_part(value, entry))).map(Self::Parts),
             None => read_alone(value).map(|extractor| Self::One(Box::new(extractor))),
         }
     }
@@ -228,15 +228,15 @@ fn is_map_of_names(entries: &[Entry]) -> bool {
 }
 
 fn looks_like_an_extractor(node: &Node, name: &str) -> bool {
-    let is_misspelt = suggest::nearest(name, names()).is_some();
+    let is_misspelt = suggest::nearest(name, extractor_names()).is_some();
     let resembles_one = |entry: &Entry| {
         is_extractor(&entry.key.text)
-            || (!is_misspelt && suggest::nearest(&entry.key.text, names()).is_some())
+            || (!is_misspelt && suggest::nearest(&entry.key.text, extractor_names()).is_some())
     };
     node.as_text().is_some_and(is_extractor) || node.as_map().unwrap_or_default().iter().any(resembles_one)
 }
 
-fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<ExtractPart> {
+fn read_part(value: &Cursor<'_>, entry: &Entry) -> Checked<ExtractPart> {
     let name = &entry.key.text;
     if ExtractSettings::keys().get(name).is_some() {
         let message = format!("`{name}` can't be the name of a part: it is a key of `extract`");
@@ -246,12 +246,12 @@ fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<ExtractPart> {
     let label = format!("`{name}`");
     let value = value.member(entry, &label, ONE_EXTRACTOR);
     let (extractor, optional) = read_one(&value)?;
-    let why = match extractor.kind {
+    let reason = match extractor.kind {
         ExtractorKind::Mcp(_) => "reads the whole result, which may be an error",
         _ if extractor.kind.value_count() == ValueCount::Block => "returns a content block and no value",
         _ => return Ok(ExtractPart { name: name.clone(), extractor, optional }),
     };
-    let message = format!("`{}` can't be a part: it {why}", extractor.kind.name());
+    let message = format!("`{}` can't be a part: it {reason}", extractor.kind.name());
     let help = "use it alone, in a rule of its own";
     value.reject_coded(Code::WrongExtractor.at_span(value.node.span), message, help)
 }
@@ -262,21 +262,21 @@ fn read_alone(value: &Cursor<'_>) -> Checked<Extractor> {
     if !optional {
         return Ok(extractor);
     }
-    let place = value.node.entry("optional").map_or(value.key_span, |entry| entry.key.span);
+    let span = value.node.entry("optional").map_or(value.key_span, |entry| entry.key.span);
     let message = "`optional` applies only to one of several named extractors";
     let help = "remove it, or name the part: `extract: { total: { header: X-Total, optional: true } }`";
-    value.reject_coded(Code::FieldsDoNotFit.at_span(place), message, help)
+    value.reject_coded(Code::FieldsDoNotFit.at_span(span), message, help)
 }
 
 /// Parses one extractor; also returns the value of its key `optional`.
 fn read_one(value: &Cursor<'_>) -> Checked<(Extractor, bool)> {
-    let alone;
+    let expanded;
     let value = match (value.node.as_text(), value.node.as_map()) {
         (Some(name), _) if !name.is_empty() => {
             let span = value.node.span;
             let entry = Entry::new(name, Node::new(Kind::Map(Vec::new()), span), span);
-            alone = Node::new(Kind::Map(vec![entry]), span);
-            value.part(&alone, value.name, value.kind)
+            expanded = Node::new(Kind::Map(vec![entry]), span);
+            value.part(&expanded, value.name, value.kind)
         }
         (_, Some(_)) => *value,
         _ => return value.reject_kind("an extractor", Some(help())),
@@ -284,19 +284,21 @@ fn read_one(value: &Cursor<'_>) -> Checked<(Extractor, bool)> {
     let mut settings = ExtractSettings::read(&value)?;
     let (source, optional) = (settings.source.take().map(Box::new), settings.optional);
     let Extractor { kind, .. } = value.checked(settings.extractor())?;
-    let written = value.node.entry(kind.name());
-    let reads = match kind {
+    let extractor_entry = value.node.entry(kind.name());
+    let input = match kind {
         ExtractorKind::Binary(_) | ExtractorKind::Header(_) => Some("no text"),
         ExtractorKind::Mcp(_) => Some("the whole response"),
         _ => None,
     };
-    if let (Some(_), Some(written), Some(reads)) = (&source, written, reads) {
-        let message = format!("`source` has no effect: `{}` reads {reads}", kind.name());
-        let at = Code::WrongExtractor.at_span(written.key.span);
-        return value.reject_coded(at, message, "remove `source`");
+    if let (Some(_), Some(extractor_entry), Some(input)) = (&source, extractor_entry, input) {
+        let message = format!("`source` has no effect: `{}` reads {input}", kind.name());
+        let coded_span = Code::WrongExtractor.at_span(extractor_entry.key.span);
+        return value.reject_coded(coded_span, message, "remove `source`");
     }
-    let (inner, outer) =
-        (written.and_then(|written| written.value.entry("fields")), value.node.entry("fields"));
+    let (inner, outer) = (
+        extractor_entry.and_then(|extractor_entry| extractor_entry.value.entry("fields")),
+        value.node.entry("fields"),
+    );
     if let (Some(_), Some(outer)) = (inner, outer) {
         let help = format!("keep the one under `{}`", kind.name());
         let message = "`fields` is defined twice";
@@ -313,7 +315,7 @@ impl Setting for Extractor {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let extractor = read_alone(value)?;
         let kind = &extractor.kind;
-        let found = match (&extractor.typing, kind.value_count(), kind.member_names()) {
+        let returned = match (&extractor.typing, kind.value_count(), kind.member_names()) {
             (_, ValueCount::Block, _) => "a content block",
             (_, ValueCount::Many, _) => "a list",
             (Typing::Value { .. }, ValueCount::One, _) => return Ok(extractor),
@@ -326,7 +328,7 @@ impl Setting for Extractor {
                 return Ok(extractor);
             }
         };
-        let message = format!("`source` must return a string, and `{}` returns {found}", kind.name());
+        let message = format!("`source` must return a string, and `{}` returns {returned}", kind.name());
         let help = "write `source: html`, `source: { html: { text: pre } }` or, for one member of an object, \
                     `source: { json: {}, type: { type: string, from: output } }`";
         value.reject_coded(Code::WrongExtractor.at_span(value.node.span), message, help)

@@ -135,13 +135,13 @@ pub(super) fn read_schema(value: &Cursor<'_>) -> Checked<Option<InputForm>> {
     compile(value, &document, "").map(Some)
 }
 
-/// Compiles a form. JSON Pointers into the schema begin with `generated`, which has no corresponding node in
-/// the file.
-fn compile(value: &Cursor<'_>, document: &Map<String, Value>, generated: &str) -> Checked<InputForm> {
+/// Compiles a form. JSON Pointers into the schema begin with `generated_prefix`, which has no corresponding
+/// node in the file.
+fn compile(value: &Cursor<'_>, document: &Map<String, Value>, generated_prefix: &str) -> Checked<InputForm> {
     let help = "clients display strings, numbers, booleans and choices: write `fields: { name: string }`, or \
                 `{ choices: [ … ] }`";
     InputForm::compile(document).or_else(|SchemaError { message, pointer }| {
-        let place = value.node.at_pointer(&pointer.replacen(generated, "", 1)).span;
-        value.reject_coded(Code::InvalidForm.at_span(place), message, help)
+        let span = value.node.at_pointer(&pointer.replacen(generated_prefix, "", 1)).span;
+        value.reject_coded(Code::InvalidForm.at_span(span), message, help)
     })
 }

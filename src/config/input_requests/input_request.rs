@@ -53,15 +53,15 @@ pub(super) fn read(
     entry: &Entry,
     used: &mut UsedArguments,
 ) -> Option<(InputRequestTemplate, Vec<(String, SourceSpan)>)> {
-    let (name, place) = (entry.key.text.as_str(), entry.key.span);
+    let (name, span) = (entry.key.text.as_str(), entry.key.span);
     if as_name(name).is_none() || name.starts_with(|c: char| c.is_ascii_digit()) || name.len() > 64 {
         let message = format!("`{name}` is not a valid name of an input request");
         let help = "write ASCII letters, digits and `_`: templates refer to it as `input_responses.NAME`";
-        report.error(Code::InvalidName.at_span(place), message, help);
+        report.error(Code::InvalidName.at_span(span), message, help);
     }
     if name == translate::SAMPLE {
         let message = "`sample` is reserved for the sampling request of a rule";
-        report.error(Code::ReservedName.at_span(place), message, "choose another name, such as `summary`");
+        report.error(Code::ReservedName.at_span(span), message, "choose another name, such as `summary`");
     }
     let InputRequestSettings { when, message, fields, schema, arguments, url, sample, optional, .. } =
         read_in_scope(report, entry, &VARIABLES, used)?;
@@ -85,8 +85,8 @@ impl InputRequestSettings {
         const KINDS: [&str; 6] = ["fields", "schema", "arguments", "url", "sample", "roots"];
         let roots = section.entry("roots");
         if let Some(entry) = roots.filter(|entry| matches!(entry.value.kind, Kind::Boolean(false))) {
-            let (at, help) = (Code::EmptyValue.at_span(entry.key.span), "remove the input request");
-            section.value.context.report.error(at, "`roots: false` has no effect", help);
+            let (coded_span, help) = (Code::EmptyValue.at_span(entry.key.span), "remove the input request");
+            section.value.context.report.error(coded_span, "`roots: false` has no effect", help);
         }
         let kinds: Vec<_> = KINDS.into_iter().filter(|kind| section.get(kind).is_some()).collect();
         match (&kinds[..], section.get("message")) {
@@ -115,9 +115,9 @@ fn read_when(value: &Cursor<'_>) -> Checked<Option<Jq>> {
 }
 
 fn read_url(value: &Cursor<'_>) -> Checked<Option<Template>> {
-    let written = Template::read(value)?;
+    let template = Template::read(value)?;
     let help = "write `https://HOST/…`; only the part after the host can be a template";
-    let rest = ["https://", "http://"].iter().find_map(|scheme| written.source().strip_prefix(scheme));
+    let rest = ["https://", "http://"].iter().find_map(|scheme| template.source().strip_prefix(scheme));
     let Some(rest) = rest else {
         return value.reject(Invalid::new("`url` must begin with `https://` or `http://`", help));
     };
@@ -127,7 +127,7 @@ fn read_url(value: &Cursor<'_>) -> Checked<Option<Template>> {
         return value.reject(Invalid::new("the host of `url` can't be a template", help));
     }
     // The template has already been compiled; compiling it for another output context cannot fail.
-    Ok(Template::compile_for(OutputContext::Url, written.source()).ok())
+    Ok(Template::compile_for(OutputContext::Url, template.source()).ok())
 }
 
 /// Section `sample`.
@@ -158,9 +158,9 @@ impl SamplingMessageSettings {
         if section.entry("user").is_some() != section.entry("assistant").is_some() {
             return Ok(());
         }
-        let at = Code::ConflictingKeys.at_span(section.value.node.span);
+        let coded_span = Code::ConflictingKeys.at_span(section.value.node.span);
         let help = "write `- user: \"…\"`, and another `- assistant: \"…\"`";
-        Err(section.reject_at(at, "a message must have one role", help))
+        Err(section.reject_at(coded_span, "a message must have one role", help))
     }
 
     fn template(self) -> Option<(MessageRole, Template)> {

@@ -37,7 +37,7 @@ pub(super) fn read(
     section: &Node,
     used: &mut UsedArguments,
 ) -> Option<ParsedInputRequests> {
-    let before = report.errors();
+    let errors_before = report.errors();
     let mut parsed = ParsedInputRequests::default();
     if let Some(entry) = section.entry("input_requests") {
         entry.value.one_or_more().iter().for_each(|round| parsed.read_round(report, round, used));
@@ -51,7 +51,7 @@ pub(super) fn read(
             InputRequestTemplate { name, when: None, optional: false, gives_arguments: false, kind };
         parsed.add(report, std::slice::from_ref(entry), vec![(request, Vec::new())]);
     }
-    (report.errors() == before).then_some(parsed)
+    (report.errors() == errors_before).then_some(parsed)
 }
 
 impl ParsedInputRequests {
@@ -78,7 +78,7 @@ impl ParsedInputRequests {
 
     fn add(&mut self, report: &Report<'_>, entries: &[Entry], round: Vec<ParsedInputRequest>) {
         for Key { text, span } in entries.iter().map(|entry| &entry.key) {
-            if self.names().any(|known| known == text) {
+            if self.names().any(|other| other == text) {
                 let message = format!("duplicate input request `{text}`");
                 let help = "rename one: templates find the response by this name";
                 report.error(Code::DuplicateValue.at_span(*span), message, help);
@@ -87,8 +87,8 @@ impl ParsedInputRequests {
         let is_over = self.names().count() + round.len() > InputRequests::INPUT_REQUEST_LIMIT;
         if let Some(first) = entries.first().filter(|_| is_over) {
             let message = format!("more than {} input requests", InputRequests::INPUT_REQUEST_LIMIT);
-            let at = Code::TooMany.at_span(first.key.span);
-            return report.error(at, message, "combine several in one form");
+            let coded_span = Code::TooMany.at_span(first.key.span);
+            return report.error(coded_span, message, "combine several in one form");
         }
         self.rounds.push(round);
     }
@@ -101,7 +101,7 @@ impl ParsedInputRequests {
         input: &InputSchema,
         timeout: Option<Duration>,
     ) -> Option<InputRequests> {
-        let before = report.errors();
+        let errors_before = report.errors();
         let complete = |(mut request, arguments): ParsedInputRequest| {
             if let InputRequestKindTemplate::Form { form, .. } = &mut request.kind
                 && request.gives_arguments
@@ -112,7 +112,7 @@ impl ParsedInputRequests {
         };
         let rounds = self.rounds.into_iter().map(|round| round.into_iter().map(complete).collect()).collect();
         let input_timeout = timeout.unwrap_or(InputRequests::DEFAULT_INPUT_TIMEOUT);
-        (report.errors() == before).then_some(InputRequests { rounds, sampled: None, input_timeout })
+        (report.errors() == errors_before).then_some(InputRequests { rounds, sampled: None, input_timeout })
     }
 }
 
@@ -123,32 +123,33 @@ fn form_of(
     arguments: &[(String, SourceSpan)],
 ) -> Option<InputForm> {
     let properties = input.document().get("properties").and_then(Value::as_object);
-    let mut wanted = Map::new();
+    let mut requested = Map::new();
     for (name, span) in arguments {
         let Some(property) = properties.and_then(|properties| properties.get(name)) else {
-            let known: Vec<&str> = properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-            let help = suggest::help(name, "known arguments", known);
+            let names: Vec<&str> = properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+            let help = suggest::help(name, "known arguments", names);
             report.error(Code::UnknownArgument.at_span(*span), format!("unknown argument `{name}`"), help);
             continue;
         };
         let is_required = input.required().any(|other| other == name);
         if is_required || property.get("default").is_some() {
-            let (why, help) = match is_required {
+            let (relation, help) = match is_required {
                 true => ("requires", "remove it from `required`: it is requested if it is missing"),
                 false => ("has a default for", "remove its `default`: it is requested if it is missing"),
             };
-            let message = format!("the input request is never sent: `input` {why} `{name}`");
+            let message = format!("the input request is never sent: `input` {relation} `{name}`");
             report.error(Code::InputRequestNeverSent.at_span(*span), message, help);
         }
-        wanted.insert(name.clone(), property.clone());
+        requested.insert(name.clone(), property.clone());
     }
-    let required: Value = wanted.keys().map(String::as_str).collect();
-    let document = object_without_nones([("properties", Some(wanted.into())), ("required", Some(required))]);
+    let required: Value = requested.keys().map(String::as_str).collect();
+    let document =
+        object_without_nones([("properties", Some(requested.into())), ("required", Some(required))]);
     InputForm::compile(&document)
         .inspect_err(|error| {
             let name = error.pointer.split('/').nth(2).unwrap_or_default();
-            let place = arguments.iter().find(|(known, _)| known == name).or_else(|| arguments.first());
-            let Some((name, span)) = place else { return };
+            let argument = arguments.iter().find(|(other, _)| other == name).or_else(|| arguments.first());
+            let Some((name, span)) = argument else { return };
             let message = format!("a form can't have the argument `{name}`: {error}");
             let help = "request its parts with `fields`, and build the argument in the request";
             report.error(Code::InvalidForm.at_span(*span), message, help);
@@ -159,7 +160,7 @@ fn form_of(
 /// Reports templates that use the response to an input request that is not declared.
 pub(super) fn report_unknown_input_responses(
     report: &Report<'_>,
-    who: &str,
+    owner: &str,
     used: &UsedArguments,
     names: &[&str],
 ) {
@@ -167,12 +168,12 @@ pub(super) fn report_unknown_input_responses(
         let name = &response.name;
         let help = match names {
             [] => Some(format!(
-                "{who} has no input requests: write `input_requests: {{ {name}: {{ message: \"…\" }} }}`"
+                "{owner} has no input requests: write `input_requests: {{ {name}: {{ message: \"…\" }} }}`"
             )),
             _ => suggest::help(name, "known input requests", names.iter().copied()),
         };
         let message = format!("there is no input response `{name}`");
-        let at = Code::UndeclaredArgument.at_span(response.span);
-        report.in_context(response.context.clone(), || report.error(at, message, help));
+        let coded_span = Code::UndeclaredArgument.at_span(response.span);
+        report.in_context(response.context.clone(), || report.error(coded_span, message, help));
     }
 }

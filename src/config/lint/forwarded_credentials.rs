@@ -16,16 +16,16 @@ pub(crate) fn warn_of_credentials(
     upstream: Option<&ParsedUpstream>,
 ) {
     let RequestTemplate::Http(template) = request else { return };
-    let settings = upstream.map(|file| &file.settings);
+    let settings = upstream.map(|parsed| &parsed.settings);
     if settings.and_then(UpstreamSettings::http).is_none_or(|http| http.auth.is_none()) {
         warn_of_forwarded_authorization(section);
     } else {
-        let is_written = template.headers.iter().any(|(name, _)| *name == AUTHORIZATION);
-        let request = section.entry("request").filter(|_| is_written).map(|entry| entry.key.span);
+        let is_set = template.headers.iter().any(|(name, _)| *name == AUTHORIZATION);
+        let request = section.entry("request").filter(|_| is_set).map(|entry| entry.key.span);
         for span in request.into_iter().chain(forwarded_authorization(section).map(|node| node.span)) {
             let message = "`Authorization` has no effect: `credentials` of the upstream sets it";
-            let at = Code::OverriddenAuthorization.at_span(span);
-            section.report().warning(at, message, "remove one of the two");
+            let coded_span = Code::OverriddenAuthorization.at_span(span);
+            section.report().warning(coded_span, message, "remove one of the two");
         }
     }
     if matches!(settings, Some(UpstreamSettings::Cgi(_))) && template.carries(&AUTHORIZATION) {

@@ -18,13 +18,13 @@ pub(crate) fn rejected_by_clients(pattern: &str) -> Option<String> {
     // JavaScript can't repeat an assertion, such as `^` or `\b`.
     let mut after_assertion = false;
     while let Some(character) = rest.next() {
-        let mut quantifier = false;
-        let mut assertion = false;
+        let mut is_quantifier = false;
+        let mut is_assertion = false;
         match character {
             '\\' => {
-                assertion = !in_class && matches!(rest.peek(), Some('b' | 'B'));
-                if let Some(why) = unsupported_escape(&mut rest, in_class) {
-                    return Some(why);
+                is_assertion = !in_class && matches!(rest.peek(), Some('b' | 'B'));
+                if let Some(reason) = unsupported_escape(&mut rest, in_class) {
+                    return Some(reason);
                 }
             }
             ']' if in_class => in_class = false,
@@ -38,7 +38,7 @@ pub(crate) fn rejected_by_clients(pattern: &str) -> Option<String> {
             _ if in_class => {}
             '[' => in_class = true,
             ']' | '}' => return Some(format!("`{character}` without a backslash before it")),
-            '^' | '$' => assertion = true,
+            '^' | '$' => is_assertion = true,
             '(' if rest.peek() == Some(&'?') => match rest.nth(1) {
                 Some(':' | '=' | '!') | None => {}
                 Some('<') => {
@@ -53,8 +53,8 @@ pub(crate) fn rejected_by_clients(pattern: &str) -> Option<String> {
                 }
             },
             '*' | '+' | '?' | '{' => {
-                let lazy = character == '?' && after_quantifier;
-                if after_quantifier && !lazy {
+                let is_lazy = character == '?' && after_quantifier;
+                if after_quantifier && !is_lazy {
                     return Some(format!("`{character}` after another repetition"));
                 }
                 if after_assertion {
@@ -66,11 +66,11 @@ pub(crate) fn rejected_by_clients(pattern: &str) -> Option<String> {
                         return Some(format!("`{{{counts}}}`; write a repetition such as `{{4,6}}`"));
                     }
                 }
-                quantifier = !lazy;
+                is_quantifier = !is_lazy;
             }
             _ => {}
         }
-        (after_quantifier, after_assertion) = (quantifier, assertion);
+        (after_quantifier, after_assertion) = (is_quantifier, is_assertion);
     }
     None
 }
@@ -78,7 +78,7 @@ pub(crate) fn rejected_by_clients(pattern: &str) -> Option<String> {
 /// Returns the reason why clients reject the escape sequence after a backslash, if they do.
 fn unsupported_escape(rest: &mut Peekable<Chars<'_>>, in_class: bool) -> Option<String> {
     let (character, has_braces) = (rest.next()?, rest.peek() == Some(&'{'));
-    let why = match character {
+    let reason = match character {
         'u' | 'p' | 'P' if has_braces => {
             let name: String = rest.skip(1).take_while(|c| *c != '}').collect();
             let is_unknown = character != 'u' && !is_property(&name);
@@ -97,7 +97,7 @@ fn unsupported_escape(rest: &mut Peekable<Chars<'_>>, in_class: bool) -> Option<
         other if r"dDwWsSnrtvf^$\.*+?()[]{}|/".contains(other) => return None,
         other => return Some(format!("`\\{other}`; remove the backslash")),
     };
-    Some(why.to_owned())
+    Some(reason.to_owned())
 }
 
 /// Whether JavaScript has a Unicode property of this exact spelling: a general category, a common binary

@@ -23,27 +23,32 @@ use super::routes::CompiledRoute;
 use crate::route::{Conflict, RouteTable};
 use crate::settings::{Code, Node, Report};
 
-/// Reports routes that match the same request. The problem is reported at the later route. `written` is the
-/// map `routes` in the file.
-pub(super) fn check_conflicts(report: &Report<'_>, routes: &[CompiledRoute], written: &Node) {
-    let mut left: Vec<&CompiledRoute> = routes.iter().collect();
-    while let Err(conflict) = RouteTable::new(left.iter().map(|file| Arc::clone(&file.route)).collect()) {
+/// Reports routes that match the same request. The problem is reported at the later route. `routes_node` is
+/// the map `routes` in the file.
+pub(super) fn check_conflicts(report: &Report<'_>, routes: &[CompiledRoute], routes_node: &Node) {
+    let mut remaining: Vec<&CompiledRoute> = routes.iter().collect();
+    while let Err(conflict) =
+        RouteTable::new(remaining.iter().map(|compiled| Arc::clone(&compiled.route)).collect())
+    {
         let Conflict { route, with, what, is_resource } = &conflict;
         let key = if *is_resource { "resource" } else { "rest" };
-        let span = |file: &CompiledRoute| {
-            let endpoint = written.get(file.name().as_str()).and_then(|route| route.get(key));
-            endpoint.map_or(file.name_span, |node| node.span)
+        let span = |compiled: &CompiledRoute| {
+            let endpoint = routes_node.get(compiled.name().as_str()).and_then(|route| route.get(key));
+            endpoint.map_or(compiled.name_span, |node| node.span)
         };
-        let Some(index) = left.iter().position(|file| file.route.definition.name == *route) else { return };
-        let file = left.remove(index);
-        let other = left.iter().find(|other| other.route.definition.name == *with);
-        let place = other.map(|other| format!(", at {}", report.file_and_line(span(other))));
+        let Some(index) = remaining.iter().position(|compiled| compiled.route.definition.name == *route)
+        else {
+            return;
+        };
+        let compiled = remaining.remove(index);
+        let other = remaining.iter().find(|other| other.route.definition.name == *with);
+        let location = other.map(|other| format!(", at {}", report.file_and_line(span(other))));
         let message =
-            format!("{what} conflicts with that of the route `{with}`{}", place.unwrap_or_default());
+            format!("{what} conflicts with that of the route `{with}`{}", location.unwrap_or_default());
         let help = match is_resource {
             true => "change one of the two URIs",
             false => "change the path or method of one; the same path needs the same argument names",
         };
-        report.error(Code::ConflictingRoutes.at_span(span(file)), message, help);
+        report.error(Code::ConflictingRoutes.at_span(span(compiled)), message, help);
     }
 }

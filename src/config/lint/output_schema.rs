@@ -27,13 +27,13 @@ pub(crate) fn derived(
     let mut joined: Option<SchemaObject> = None;
     for (index, compiled) in rules.iter().enumerate() {
         let RuleAction::Success(rule) = &compiled.rule.action else { continue };
-        let which = || name_of_rule(report, rules, index);
+        let rule_name = || name_of_rule(report, rules, index);
         let shape = complete_schema_of(rule, compiled.rule.extract.as_ref())
-            .map_err(|why| format!("{} {why}", which()))?;
+            .map_err(|reason| format!("{} {reason}", rule_name()))?;
         joined = Some(match joined {
             None => shape,
-            Some(before) => join_values(before, shape)
-                .ok_or_else(|| format!("{} returns another shape than the rules before it", which()))?,
+            Some(previous) => join_values(previous, shape)
+                .ok_or_else(|| format!("{} returns another shape than the rules before it", rule_name()))?,
         });
     }
     let joined = joined.ok_or("no rule defines the shape of a success")?;
@@ -53,7 +53,7 @@ pub(crate) fn derived(
 fn name_of_rule(report: &Report<'_>, rules: &[CompiledRule], index: usize) -> String {
     match &rules[index].origin {
         Some(origin) => format!("a rule of `{}`", origin.names),
-        None if rules[..index].iter().any(|before| before.origin.is_some()) => {
+        None if rules[..index].iter().any(|previous| previous.origin.is_some()) => {
             format!("the rule in line {}", report.files().line_and_column(rules[index].span).line)
         }
         None => format!("rule {}", index + 1),
@@ -85,8 +85,9 @@ pub(crate) fn known_schema_of(rule: &SuccessRule, extract: Option<&Extract>) -> 
 
 /// Combines the schemas of two rules: objects and lists of objects are merged, other schemas must be equal.
 fn join_values(left: SchemaObject, right: SchemaObject) -> Option<SchemaObject> {
-    let both_are =
-        |kind: &str| [&left, &right].iter().all(|schema| schema.get("type").is_some_and(|own| own == kind));
+    let both_are = |kind: &str| {
+        [&left, &right].iter().all(|schema| schema.get("type").is_some_and(|value| value == kind))
+    };
     if left == right {
         return Some(left);
     }
@@ -103,7 +104,7 @@ fn join(left: &SchemaObject, right: &SchemaObject) -> SchemaObject {
     let mut joined = member(left, "properties").cloned().unwrap_or_default();
     for (name, kind) in member(right, "properties").into_iter().flatten() {
         match joined.get_mut(name) {
-            Some(known) if known != kind => *known = json!({ "anyOf": [known.clone(), kind] }),
+            Some(existing) if existing != kind => *existing = json!({ "anyOf": [existing.clone(), kind] }),
             Some(_) => {}
             None => {
                 joined.insert(name.clone(), kind.clone());
@@ -111,10 +112,10 @@ fn join(left: &SchemaObject, right: &SchemaObject) -> SchemaObject {
         }
     }
     let (required, right) = (required(left), required(right));
-    let both: Vec<_> = required.into_iter().filter(|name| right.contains(name)).collect();
+    let required_by_both: Vec<_> = required.into_iter().filter(|name| right.contains(name)).collect();
     let mut schema = Map::from_iter([("type".into(), "object".into()), ("properties".into(), joined.into())]);
-    if !both.is_empty() {
-        schema.insert("required".into(), both.into());
+    if !required_by_both.is_empty() {
+        schema.insert("required".into(), required_by_both.into());
     }
     schema
 }
@@ -159,18 +160,18 @@ fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compile
         let message = "`output` requires a value, but `binary` returns none";
         return report.error(Code::OutputShape.at_span(compiled.span), message, "remove `output`");
     }
-    let Some(of_rule) = known_schema_of(rule, extract) else { return };
+    let Some(rule_schema) = known_schema_of(rule, extract) else { return };
     let span = shape_entry(&compiled.node).map_or(compiled.span, |entry| entry.key.span);
     let comparison = Comparison { report, span };
     let document = output.document();
-    let (value_kinds, kinds) = (kinds_of(&of_rule), kinds_of(document));
+    let (value_kinds, kinds) = (kinds_of(&rule_schema), kinds_of(document));
     if kinds != ["object"] || value_kinds.is_empty() || value_kinds.contains(&"object") {
-        return comparison.value(&of_rule, document, node, "");
+        return comparison.compare_value(&rule_schema, document, node, "");
     }
     // A value that is not an object is wrapped as `result`.
     let result = member(document, "properties").and_then(|properties| member(properties, "result"));
     if let Some(result) = result {
-        return comparison.value(&of_rule, result, node.at_pointer("/properties/result"), "");
+        return comparison.compare_value(&rule_schema, result, node.at_pointer("/properties/result"), "");
     }
     let found = value_kinds.join("` or `");
     let message = format!("this rule returns a value of type `{found}`, but `output` requires an object");
@@ -190,120 +191,146 @@ struct Comparison<'r, 'f> {
 }
 
 impl Comparison<'_, '_> {
-    /// Compares the schemas of one value. `place` is the path of the value; it is empty for the root.
-    fn value(&self, of_rule: &SchemaObject, of_output: &SchemaObject, node: &Node, place: &str) {
+    /// Compares the schemas of one value. `path` is the path of the value; it is empty for the root.
+    fn compare_value(
+        &self,
+        rule_schema: &SchemaObject,
+        output_schema: &SchemaObject,
+        node: &Node,
+        path: &str,
+    ) {
         // A schema behind a `$ref` is only checked at run time.
-        if of_output.contains_key("$ref") || !self.kinds(of_rule, of_output, node, place) {
+        if output_schema.contains_key("$ref") || !self.compare_kinds(rule_schema, output_schema, node, path) {
             return;
         }
-        self.values(of_rule, of_output, node, place);
+        self.compare_enums(rule_schema, output_schema, node, path);
         let format = |schema: &SchemaObject| schema.get("format").and_then(Value::as_str).map(str::to_owned);
-        if let (Some(found), Some(expected)) = (format(of_rule), format(of_output))
+        if let (Some(found), Some(expected)) = (format(rule_schema), format(output_schema))
             && found != expected
         {
             let message =
-                format!("{} has the format `{found}`, but `output` requires `{expected}`", name_of(place));
+                format!("{} has the format `{found}`, but `output` requires `{expected}`", name_of(path));
             let help = "write the same format in both places, or remove `output`";
-            self.report.error(self.keyword(node, "format"), message, help);
+            self.report.error(self.keyword_span(node, "format"), message, help);
         }
-        self.object(of_rule, of_output, node, place);
-        if let (Some(found), Some(expected)) = (member(of_rule, "items"), member(of_output, "items")) {
-            let place = if place.is_empty() { String::new() } else { format!("{place}[]") };
-            self.value(found, expected, node.at_pointer("/items"), &place);
+        self.compare_objects(rule_schema, output_schema, node, path);
+        if let (Some(found), Some(expected)) = (member(rule_schema, "items"), member(output_schema, "items"))
+        {
+            let path = if path.is_empty() { String::new() } else { format!("{path}[]") };
+            self.compare_value(found, expected, node.at_pointer("/items"), &path);
         }
     }
 
     /// Span of a keyword of `output` that does not match the rule.
-    fn keyword(&self, node: &Node, keyword: &str) -> CodedSpan {
+    fn keyword_span(&self, node: &Node, keyword: &str) -> CodedSpan {
         Code::OutputFieldType.at_span(node.get(keyword).map_or(self.span, |node| node.span))
     }
 
-    fn kinds(&self, of_rule: &SchemaObject, of_output: &SchemaObject, node: &Node, place: &str) -> bool {
-        let (found, expected) = (kinds_of(of_rule), kinds_of(of_output));
+    fn compare_kinds(
+        &self,
+        rule_schema: &SchemaObject,
+        output_schema: &SchemaObject,
+        node: &Node,
+        path: &str,
+    ) -> bool {
+        let (found, expected) = (kinds_of(rule_schema), kinds_of(output_schema));
         let fits =
             |kind: &&str| expected.contains(kind) || (**kind == *"integer" && expected.contains(&"number"));
         if expected.is_empty() || found.iter().all(&fits) {
             return true;
         }
-        let wrong: Vec<&str> = found.iter().copied().filter(|kind| !fits(kind)).collect();
-        let found = match wrong.as_slice() {
+        let unexpected: Vec<&str> = found.iter().copied().filter(|kind| !fits(kind)).collect();
+        let found = match unexpected.as_slice() {
             ["null"] => "may be null".to_owned(),
-            wrong => format!("is of type `{}`", wrong.join("` or `")),
+            unexpected => format!("is of type `{}`", unexpected.join("` or `")),
         };
         let expected = expected.join("` or `");
-        let message = format!("{} {found}, but `output` requires `{expected}`", name_of(place));
+        let message = format!("{} {found}, but `output` requires `{expected}`", name_of(path));
         let help = "write the same type in both places, or remove `output`";
-        self.report.error(self.keyword(node, "type"), message, help);
+        self.report.error(self.keyword_span(node, "type"), message, help);
         false
     }
 
-    fn values(&self, of_rule: &SchemaObject, of_output: &SchemaObject, node: &Node, place: &str) {
-        let Some(found) = of_rule.get("enum").and_then(Value::as_array) else { return };
-        let (expected, key) = match (of_output.get("enum"), of_output.get("const")) {
-            (Some(Value::Array(listed)), _) => (listed.as_slice(), "enum"),
+    fn compare_enums(
+        &self,
+        rule_schema: &SchemaObject,
+        output_schema: &SchemaObject,
+        node: &Node,
+        path: &str,
+    ) {
+        let Some(found) = rule_schema.get("enum").and_then(Value::as_array) else { return };
+        let (expected, key) = match (output_schema.get("enum"), output_schema.get("const")) {
+            (Some(Value::Array(values)), _) => (values.as_slice(), "enum"),
             (_, Some(one)) => (std::slice::from_ref(one), "const"),
             (_, None) => return,
         };
         for value in found.iter().filter(|value| !expected.contains(value)) {
-            let listed = expected.iter().map(ToString::to_string).collect::<Vec<_>>();
-            let help = suggest::help(&value.to_string(), "listed values", listed.iter().map(String::as_str));
-            let message = format!("{} may be `{value}`, which `output` does not list", name_of(place));
-            self.report.error(self.keyword(node, key), message, help);
+            let formatted = expected.iter().map(ToString::to_string).collect::<Vec<_>>();
+            let help =
+                suggest::help(&value.to_string(), "listed values", formatted.iter().map(String::as_str));
+            let message = format!("{} may be `{value}`, which `output` does not list", name_of(path));
+            self.report.error(self.keyword_span(node, key), message, help);
         }
     }
 
-    fn object(&self, of_rule: &SchemaObject, of_output: &SchemaObject, node: &Node, place: &str) {
-        let Some(fields) = member(of_rule, "properties") else { return };
-        let properties = member(of_output, "properties");
-        let closed = of_output.get("additionalProperties") == Some(&Value::Bool(false));
-        let open = of_rule.contains_key("additionalProperties");
-        let always = required(of_rule);
+    fn compare_objects(
+        &self,
+        rule_schema: &SchemaObject,
+        output_schema: &SchemaObject,
+        node: &Node,
+        path: &str,
+    ) {
+        let Some(fields) = member(rule_schema, "properties") else { return };
+        let properties = member(output_schema, "properties");
+        let is_closed = output_schema.get("additionalProperties") == Some(&Value::Bool(false));
+        let is_open = rule_schema.contains_key("additionalProperties");
+        let always_returned = required(rule_schema);
         let (missing, unknown) =
             (Code::OutputMissingField.at_span(self.span), Code::OutputUnknownField.at_span(self.span));
-        for name in required(of_output) {
-            let full = inside(place, name);
-            if !fields.contains_key(name) && !open {
-                let message = format!("`output` requires `{full}`, which the rule does not return");
+        for name in required(output_schema) {
+            let full_name = member_path(path, name);
+            if !fields.contains_key(name) && !is_open {
+                let message = format!("`output` requires `{full_name}`, which the rule does not return");
                 let help = suggest::help(name, "known fields", fields.keys().map(String::as_str));
                 self.report.error(missing, message, help);
-            } else if !always.contains(&name) {
-                let message = format!("`output` requires `{full}`, which is optional here");
+            } else if !always_returned.contains(&name) {
+                let message = format!("`output` requires `{full_name}`, which is optional here");
                 let help = match fields.contains_key(name) {
-                    true => format!("remove `{full}` from `required`, or the `?` from the field"),
-                    false => format!("remove `{full}` from `required`, or add it to `fields`"),
+                    true => format!("remove `{full_name}` from `required`, or the `?` from the field"),
+                    false => format!("remove `{full_name}` from `required`, or add it to `fields`"),
                 };
                 self.report.error(missing, message, help);
             }
         }
         for (name, field) in fields {
-            let full = inside(place, name);
+            let full_name = member_path(path, name);
             match (properties.and_then(|properties| properties.get(name)), field.as_object()) {
                 (Some(Value::Object(property)), Some(field)) => {
                     let node = node.get("properties").and_then(|node| node.get(name)).unwrap_or(node);
-                    self.value(field, property, node, &full);
+                    self.compare_value(field, property, node, &full_name);
                 }
-                (None, _) if closed => {
+                (None, _) if is_closed => {
                     let names = properties.into_iter().flatten().map(|(name, _)| name.as_str());
-                    let message = format!("`output` does not permit the field `{full}`");
+                    let message = format!("`output` does not permit the field `{full_name}`");
                     self.report.error(unknown, message, suggest::help(name, "known properties", names));
                 }
                 _ => {}
             }
         }
-        if closed && open {
-            let of_place = if place.is_empty() { String::new() } else { format!(" in `{place}`") };
-            let message = format!("`output` does not permit fields with other names{of_place}");
+        if is_closed && is_open {
+            let location = if path.is_empty() { String::new() } else { format!(" in `{path}`") };
+            let message = format!("`output` does not permit fields with other names{location}");
             self.report.error(unknown, message, "remove `additionalProperties: false`, or `\"*\"`");
         }
     }
 }
 
-fn inside(place: &str, name: &str) -> String {
-    if place.is_empty() { name.to_owned() } else { format!("{place}.{name}") }
+fn member_path(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-fn name_of(place: &str) -> String {
-    if place.is_empty() { "the value".to_owned() } else { format!("the field `{place}`") }
+fn name_of(path: &str) -> String {
+    if path.is_empty() { "the value".to_owned() } else { format!("the field `{path}`") }
 }
 
 /// Follows a path through the schema of a rule's value. Returns the first unknown field of the path, with the
@@ -341,12 +368,12 @@ fn warn_of_min_items(report: &Report<'_>, output: &Node, rules: &[CompiledRule])
         // If there are several lists, the response determines which list is truncated.
         let ([(_, list)], Some(rows)) = (lists.as_slice(), limit.rows) else { continue };
         let Some(node) = list.get("minItems") else { continue };
-        let least = node.as_number().and_then(|text| text.parse::<usize>().ok());
-        let Some(least) = least.filter(|least| rows < *least) else { continue };
+        let min_items = node.as_number().and_then(|text| text.parse::<usize>().ok());
+        let Some(min_items) = min_items.filter(|min_items| rows < *min_items) else { continue };
         let line = report.files().line_and_column(compiled.span).line;
         let message =
-            format!("`minItems` is {least}, but the rule in line {line} returns at most {rows} rows");
-        let help = format!("write `minItems: {rows}` or less, or `rows: {least}` or more in `limit`");
+            format!("`minItems` is {min_items}, but the rule in line {line} returns at most {rows} rows");
+        let help = format!("write `minItems: {rows}` or less, or `rows: {min_items}` or more in `limit`");
         report.warning(Code::LimitBelowMinItems.at_span(node.span), message, help);
     }
 }

@@ -45,8 +45,8 @@ pub(crate) fn warn_of_unused_arguments<'a>(
             ),
         };
         let message = format!("argument `{name}` {problem}: the request does not contain it");
-        let at = Code::UnusedArgument.at_span(*span);
-        report.in_context(context.clone(), || report.warning(at, message, help));
+        let coded_span = Code::UnusedArgument.at_span(*span);
+        report.in_context(context.clone(), || report.warning(coded_span, message, help));
     }
 }
 
@@ -64,8 +64,8 @@ pub(crate) fn warn_of_impossible_tests(section: &OpenSection<'_>, input: &InputS
     let items = section.get("tests").and_then(Node::as_list).unwrap_or_default();
     for (test, item) in tests.iter().zip(items) {
         let Some(args) = item.get("args") else { continue };
-        if let Err(why) = input.check(test.args.clone().into()) {
-            let message = format!("`args` violates the input schema: {why}");
+        if let Err(reason) = input.check(test.args.clone().into()) {
+            let message = format!("`args` violates the input schema: {reason}");
             let help = "write arguments that match `input`";
             section.report().warning(Code::ImpossibleTest.at_span(args.span), message, help);
         }
@@ -85,7 +85,7 @@ pub(crate) fn check_policies(
     let is_async = section.entry("async_operation").is_some();
     let hint = annotations.and_then(|annotations| annotations.get("readOnlyHint"));
     let only_reads = request.effect().is_read_only || hint == Some(&Value::Bool(true));
-    let what = request.describe();
+    let request_kind = request.describe();
     let coalesces = section.entry("coalesce").filter(|_| policy.coalesces());
     for entry in [section.entry("cache"), coalesces].into_iter().flatten() {
         let (name, span) = (&entry.key.text, entry.key.span);
@@ -93,10 +93,11 @@ pub(crate) fn check_policies(
             let message = format!(
                 "`{name}` can't be combined with `async_operation`: each call starts its own operation"
             );
-            let at = Code::ConflictsWithAsyncOperation.at_span(span);
-            report.error(at, message, format!("remove `{name}`"));
+            let coded_span = Code::ConflictsWithAsyncOperation.at_span(span);
+            report.error(coded_span, message, format!("remove `{name}`"));
         } else if !only_reads {
-            let message = format!("`{name}` requires a request that only reads, and this is a {what}");
+            let message =
+                format!("`{name}` requires a request that only reads, and this is a {request_kind}");
             let help =
                 "write `annotations: { readOnlyHint: true }` if the tool changes nothing, or remove it";
             report.error(Code::PolicyNeedsSafeRequest.at_span(span), message, help);
@@ -113,7 +114,8 @@ pub(crate) fn check_policies(
         let message = "`hedge` can't be combined with `async_operation`: the operation would start twice";
         report.error(Code::ConflictsWithAsyncOperation.at_span(span), message, "remove `hedge`");
     } else if !is_idempotent {
-        let message = format!("`hedge` requires a request that is safe to repeat, and this is a {what}");
+        let message =
+            format!("`hedge` requires a request that is safe to repeat, and this is a {request_kind}");
         let help = "write `idempotent: true` if that is safe, or remove `hedge`";
         report.error(Code::PolicyNeedsSafeRequest.at_span(span), message, help);
     }

@@ -73,20 +73,20 @@ fn warn_of_dialect(report: &Report<'_>, entry: &Entry, dialect: SchemaDialect) {
 
 fn report_keyword(report: &Report<'_>, entry: &Entry) {
     let name = entry.key.text.as_str();
-    let at = Code::UnknownKeyword.at_span(entry.key.span);
+    let coded_span = Code::UnknownKeyword.at_span(entry.key.span);
     let message = format!("JSON Schema has no keyword `{name}`");
-    if let Some(meant) = suggest::nearest(name, KEYWORDS.split(' ')) {
-        return report.error(at, message, format!("did you mean `{meant}`?"));
+    if let Some(suggestion) = suggest::nearest(name, KEYWORDS.split(' ')) {
+        return report.error(coded_span, message, format!("did you mean `{suggestion}`?"));
     }
     if entry.value.as_map().is_some() {
         let help = format!("write a property under `properties`: `properties: {{ {name}: … }}`");
-        return report.error(at, message, help);
+        return report.error(coded_span, message, help);
     }
     let help = match entry.value.as_text().filter(|text| TYPES.contains(text)) {
         Some(kind) => format!("write `properties: {{ {name}: {{ type: {kind} }} }}`"),
         None => "remove it: it has no effect; keywords of your own begin with `x-`".to_owned(),
     };
-    report.warning(at, message, help);
+    report.warning(coded_span, message, help);
 }
 
 /// Reports every invalid `x-mcp-header` in an input schema. With this keyword, clients also send an argument

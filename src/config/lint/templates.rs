@@ -32,14 +32,14 @@ fn warn_of_text(report: &Report<'_>, node: &Node, schema: &Map<String, Value>) {
     let Some(text) = node.as_text() else { return };
     let Some(syntax) = syntax_of(text) else { return };
     let Some(name) = unescaped(text, syntax, schema) else { return };
-    let (place, words) = match name {
+    let (span, subject) = match name {
         Some(name) => {
-            let place = expressions::span_of_name(report, node.span, &format!("args.{name}"));
-            (place, format!("the argument `{name}`"))
+            let span = expressions::span_of_name(report, node.span, &format!("args.{name}"));
+            (span, format!("the argument `{name}`"))
         }
         None => (node.span, "a value".to_owned()),
     };
-    let (into, help) = match syntax {
+    let (target, help) = match syntax {
         Syntax::Markup => (
             "XML or HTML",
             "write `body: { xml: … }`, which escapes values; in `text`, write `{{ args.x | escape }}`",
@@ -53,8 +53,9 @@ fn warn_of_text(report: &Report<'_>, node: &Node, schema: &Map<String, Value>) {
             r"exclude line breaks in `input`: `pattern: '^[^\r\n]*$'`; if they can do no harm, write `{{ args.x | safe }}`",
         ),
     };
-    let message = format!("{words} is inserted into {into} without escaping: a client can inject content");
-    report.warning(Code::UnescapedArgument.at_span(place), message, help);
+    let message =
+        format!("{subject} is inserted into {target} without escaping: a client can inject content");
+    report.warning(Code::UnescapedArgument.at_span(span), message, help);
 }
 
 fn warn_of_json(report: &Report<'_>, node: &Node) {
@@ -70,7 +71,7 @@ fn warn_of_json(report: &Report<'_>, node: &Node) {
 fn warn_of_cdata(report: &Report<'_>, node: &Node) {
     const BEGIN: &str = "<![CDATA[";
     let mut sections = node.as_text().unwrap_or_default().split(BEGIN).skip(1);
-    if sections.any(|section| section.split("]]>").next().is_some_and(|inside| inside.contains("{{"))) {
+    if sections.any(|section| section.split("]]>").next().is_some_and(|contents| contents.contains("{{"))) {
         let message = "values in CDATA are escaped, but servers do not decode escapes in CDATA";
         let help = "remove the CDATA markers: inserted values are escaped";
         report.warning(Code::EscapedCdata.at_span(node.span), message, help);
@@ -87,14 +88,14 @@ fn syntax_of(template: &str) -> Option<Syntax> {
     static MARKUP: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"^\s*<[A-Za-z!?]|</[A-Za-z]|/>"));
     static JSON: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(r#"(?s)^\s*(?:\{\s*(?:"|\}\s*$)|\[.*\]\s*$)"#));
-    let words = TAGS.replace_all(template, "");
-    if JSON.is_match(&words) || MARKUP.is_match(&words) {
-        return Some(if JSON.is_match(&words) { Syntax::Json } else { Syntax::Markup });
+    let outer_text = TAGS.replace_all(template, "");
+    if JSON.is_match(&outer_text) || MARKUP.is_match(&outer_text) {
+        return Some(if JSON.is_match(&outer_text) { Syntax::Json } else { Syntax::Markup });
     }
     // If the template consists of one argument, the client provides the whole text, including its line
     // breaks.
-    let is_alone = TAGS.replace_all(template.trim(), "").is_empty();
-    (!is_alone && words.contains(LINE_BREAKS)).then_some(Syntax::Lines)
+    let is_single_tag = TAGS.replace_all(template.trim(), "").is_empty();
+    (!is_single_tag && outer_text.contains(LINE_BREAKS)).then_some(Syntax::Lines)
 }
 
 /// Finds the first argument that is inserted without escaping and can be any string. Returns `Some(None)` for
@@ -104,7 +105,7 @@ fn unescaped<'t>(template: &'t str, syntax: Syntax, schema: &Map<String, Value>)
     static LITERAL: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(r#"^\s*(?:'[^']*'|"[^"]*"|[0-9.]+|loop\.\w+)\s*$"#));
     let names_in =
-        |text: &'t str| ARGUMENT.captures_iter(text).filter_map(|found| Some(found.get(1)?.as_str()));
+        |text: &'t str| ARGUMENT.captures_iter(text).filter_map(|captures| Some(captures.get(1)?.as_str()));
     let statements = TAGS.find_iter(template).filter(|tag| tag.as_str().starts_with("{%"));
     let in_statements: Vec<&str> = statements.flat_map(|tag| names_in(tag.as_str())).collect();
     let expressions = TAGS.find_iter(template).filter_map(|tag| tag.as_str().strip_prefix("{{"));
@@ -142,13 +143,13 @@ fn is_escaped(expression: &str, syntax: Syntax) -> bool {
 
 /// Whether a pattern matches only strings without line breaks, as far as a few test strings show.
 fn is_of_one_line(pattern: &str) -> bool {
-    const TRIED: [&str; 6] = ["\n", "\r", "a\na", "A\rA", "1\n1", "a: \r\n1"];
+    const SAMPLES: [&str; 6] = ["\n", "\r", "a\na", "A\rA", "1\n1", "a: \r\n1"];
     // A pattern may require a minimum length.
     let is_within = |text: &str, regex: &Regex| {
         [0, 4, 8, 16, 32, 64].iter().any(|length| regex.is_match(&format!("{text}{}", "a".repeat(*length))))
     };
     let is_whole = pattern.starts_with('^') && pattern.ends_with('$');
-    is_whole && Regex::new(pattern).is_ok_and(|regex| !TRIED.iter().any(|text| is_within(text, &regex)))
+    is_whole && Regex::new(pattern).is_ok_and(|regex| !SAMPLES.iter().any(|text| is_within(text, &regex)))
 }
 
 /// Whether no value of this schema needs escaping; for a list in lines, no item of it.

@@ -128,28 +128,28 @@ impl<'t> ToolImportSettings<'t> {
         let span = self.span;
         let mut parts = entries_of(parts, span);
         let overrides = self.get("overrides").and_then(|overrides| overrides.value.entry(tool));
-        let own = overrides.and_then(|entry| entry.value.as_map()).unwrap_or_default();
-        let own_rules = own.iter().find(|entry| entry.key.text == "response");
-        let response = match (own_rules, self.get("response")) {
-            (Some(first), Some(then)) => {
-                let rules = [first, then].into_iter().flat_map(|entry| entry.value.one_or_more()).cloned();
+        let override_entries = overrides.and_then(|entry| entry.value.as_map()).unwrap_or_default();
+        let override_rules = override_entries.iter().find(|entry| entry.key.text == "response");
+        let response = match (override_rules, self.get("response")) {
+            (Some(first), Some(second)) => {
+                let rules = [first, second].into_iter().flat_map(|entry| entry.value.one_or_more()).cloned();
                 let rules = Node::new(Kind::List(rules.collect()), first.value.span);
                 Some(Entry { key: first.key.clone(), value: rules })
             }
-            (first, then) => first.or(then).cloned(),
+            (first, second) => first.or(second).cloned(),
         };
         // If rules change the structured content, the server's output schema does not apply.
         if response.as_ref().is_some_and(|response| changes_structured_content(&response.value)) {
             parts.retain(|part| part.key.text != "output");
         }
-        parts.retain(|part| own.iter().all(|own| own.key.text != part.key.text));
-        parts.extend(own.iter().filter(|own| own.key.text != "response").cloned());
+        parts.retain(|part| override_entries.iter().all(|entry| entry.key.text != part.key.text));
+        parts.extend(override_entries.iter().filter(|entry| entry.key.text != "response").cloned());
         let request = json!({ "upstream": self.upstream.as_str(), "tool": tool });
         parts.push(Entry::new("request", Node::from_json(&request, span), span));
         parts.extend(response);
         parts.extend(self.get("argument_error").cloned());
-        let place = overrides.map_or(span, |entry| entry.key.span);
-        Entry::new(name, Node::new(Kind::Map(parts), place), place)
+        let route_span = overrides.map_or(span, |entry| entry.key.span);
+        Entry::new(name, Node::new(Kind::Map(parts), route_span), route_span)
     }
 }
 

@@ -121,8 +121,8 @@ impl Importer {
         let trees = self.trees();
         trees.with_route_context(|context| {
             let read = |(name, list)| {
-                let file = self.upstreams.iter().find(|file| file.settings.name() == name)?;
-                Some(read(&ListedServer { trees: &trees, context, file }, list))
+                let parsed = self.upstreams.iter().find(|parsed| parsed.settings.name() == name)?;
+                Some(read(&ListedServer { trees: &trees, context, file: parsed }, list))
             };
             lists.filter_map(read).collect()
         })
@@ -151,22 +151,23 @@ impl ListedServer<'_> {
             completed_routes: Vec::new(),
             notes: Vec::new(),
         };
-        let mut listed = Vec::with_capacity(tools.len());
+        let mut listed_tools = Vec::with_capacity(tools.len());
         for tool in tools {
             match ListedTool::read(tool) {
-                Ok(tool) => listed.push(tool),
-                Err(text) => imported.notes.push(ImportNote::new("", text)),
+                Ok(tool) => listed_tools.push(tool),
+                Err(message) => imported.notes.push(ImportNote::new("", message)),
             }
         }
         for route in file_routes {
             let Some(called) = self.called_tool(route) else { continue };
-            let Some(tool) = listed.iter().find(|tool| tool.name == called) else {
-                let names = listed.iter().map(|tool| tool.name.as_str());
+            let Some(tool) = listed_tools.iter().find(|tool| tool.name == called) else {
+                let names = listed_tools.iter().map(|tool| tool.name.as_str());
                 let route = &route.route.definition.name;
-                let meant = nearest(called, names).map(|name| format!("; did you mean `{name}`?"));
-                let meant = meant.unwrap_or_default();
-                let text = format!("the route `{route}` calls it, but the server has no such tool{meant}");
-                imported.notes.push(ImportNote::new(called, text));
+                let suggestion = nearest(called, names).map(|name| format!("; did you mean `{name}`?"));
+                let suggestion = suggestion.unwrap_or_default();
+                let message =
+                    format!("the route `{route}` calls it, but the server has no such tool{suggestion}");
+                imported.notes.push(ImportNote::new(called, message));
                 continue;
             };
             if let Some(entry) = self.trees.entry_of(route.route.definition.name.as_str())
@@ -174,47 +175,49 @@ impl ListedServer<'_> {
             {
                 match self.read_tool(&completed, tool) {
                     Ok(route) => imported.completed_routes.push(route),
-                    Err(why) => {
+                    Err(reason) => {
                         let route = &entry.key.text;
-                        let text =
-                            format!("the route `{route}` does not use the server's definition of it: {why}");
-                        imported.notes.push(ImportNote::new(&tool.name, text));
+                        let message = format!(
+                            "the route `{route}` does not use the server's definition of it: {reason}"
+                        );
+                        imported.notes.push(ImportNote::new(&tool.name, message));
                     }
                 }
             }
         }
-        self.import_tools(&listed, file_routes, &mut imported);
+        self.import_tools(&listed_tools, file_routes, &mut imported);
         imported
     }
 
     fn import_tools(
         &self,
-        listed: &[ListedTool],
+        listed_tools: &[ListedTool],
         file_routes: &[CompiledRoute],
         imported: &mut ImportedTools,
     ) {
         let Some(rules) = &self.file.tools else { return };
-        let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_str()).collect();
+        let names: Vec<&str> = listed_tools.iter().map(|tool| tool.name.as_str()).collect();
         for unknown in rules.unknown_names(&names) {
-            let text = "`tools` lists it, but the server has no such tool";
-            imported.notes.push(ImportNote::new(unknown, text));
+            let message = "`tools` lists it, but the server has no such tool";
+            imported.notes.push(ImportNote::new(unknown, message));
         }
         let settings = ToolImportSettings::new(&self.trees.root, self.file.settings.name());
-        let has_name = |file: &CompiledRoute, name: &str| file.name().as_str() == name;
-        for tool in listed.iter().filter(|tool| rules.names.offers(&tool.name)) {
+        let has_name = |compiled: &CompiledRoute, name: &str| compiled.name().as_str() == name;
+        for tool in listed_tools.iter().filter(|tool| rules.names.offers(&tool.name)) {
             let name = rules.name_of(&tool.name);
-            let calls_it =
-                |file: &CompiledRoute| file.route.is_tool && self.called_tool(file) == Some(&*tool.name);
+            let calls_it = |compiled: &CompiledRoute| {
+                compiled.route.is_tool && self.called_tool(compiled) == Some(&*tool.name)
+            };
             let note = if tool.is_task_only() {
                 Some("omitted: it can be called as a task only".to_owned())
-            } else if let Some(route) = file_routes.iter().find(|file| calls_it(file)) {
+            } else if let Some(route) = file_routes.iter().find(|compiled| calls_it(compiled)) {
                 // A tool that a route of the file calls is offered through that route only. With an empty
                 // list, `unknown_names` returns all configured names.
                 let unused = rules.unknown_names(&[]).contains(&*tool.name).then(|| route.name());
                 unused.map(|route| format!("`tools` names it, but is overridden by the route `{route}`"))
-            } else if file_routes.iter().any(|file| has_name(file, &name)) {
+            } else if file_routes.iter().any(|compiled| has_name(compiled, &name)) {
                 Some(format!("omitted: a route has the name `{name}`; set a `prefix` for the tools"))
-            } else if imported.routes.iter().any(|file| has_name(file, &name)) {
+            } else if imported.routes.iter().any(|compiled| has_name(compiled, &name)) {
                 Some(format!("omitted: another tool has the name `{name}`, too"))
             } else {
                 match self.route_of(&settings, rules, tool, &name) {
@@ -222,10 +225,10 @@ impl ListedServer<'_> {
                         imported.routes.push(route);
                         omission
                     }
-                    Err(why) => Some(format!("omitted: {why}")),
+                    Err(reason) => Some(format!("omitted: {reason}")),
                 }
             };
-            imported.notes.extend(note.map(|text| ImportNote::new(&tool.name, text)));
+            imported.notes.extend(note.map(|message| ImportNote::new(&tool.name, message)));
         }
     }
 
@@ -246,7 +249,7 @@ impl ListedServer<'_> {
             }
             let entry = settings.route(&tool.name, name, &parts);
             match self.read_tool(&entry, tool) {
-                Ok(route) => return Ok((route, first_error.map(|why| format!("{omission}: {why}")))),
+                Ok(route) => return Ok((route, first_error.map(|error| format!("{omission}: {error}")))),
                 Err(error) => first_error.get_or_insert(error),
             };
         }
@@ -255,11 +258,11 @@ impl ListedServer<'_> {
 
     /// Parses the route of a tool, and adds the tool's `_meta`.
     fn read_tool(&self, entry: &Entry, tool: &ListedTool) -> Result<CompiledRoute, String> {
-        let mut file = self.read(entry)?;
-        if let Some(route) = Arc::get_mut(&mut file.route) {
+        let mut compiled = self.read(entry)?;
+        if let Some(route) = Arc::get_mut(&mut compiled.route) {
             route.definition.meta = tool.meta();
         }
-        Ok(file)
+        Ok(compiled)
     }
 
     /// Parses a route as if it were in the file.
@@ -269,9 +272,9 @@ impl ListedServer<'_> {
     }
 
     /// Returns the tool that a route calls, if it is a tool of this server.
-    fn called_tool<'r>(&self, file: &'r CompiledRoute) -> Option<&'r str> {
-        let is_own = file.route.upstream == *self.file.settings.name();
-        file.route.request.tool().filter(|_| is_own).map(|template| &*template.tool)
+    fn called_tool<'r>(&self, compiled: &'r CompiledRoute) -> Option<&'r str> {
+        let is_of_server = compiled.route.upstream == *self.file.settings.name();
+        compiled.route.request.tool().filter(|_| is_of_server).map(|template| &*template.tool)
     }
 }
 
@@ -303,8 +306,8 @@ impl Trees<'_> {
 /// Checks the settings for imported tools before any server lists tools, by parsing sample routes.
 pub(super) fn check_tools(report: &Report<'_>, root: &Node, context: &RouteContext<'_>) {
     let files = context.upstreams.files.iter();
-    for (file, rules) in files.filter_map(|file| Some((file, file.tools.as_ref()?))) {
-        let upstream = file.settings.name();
+    for (parsed, rules) in files.filter_map(|parsed| Some((parsed, parsed.tools.as_ref()?))) {
+        let upstream = parsed.settings.name();
         let settings = ToolImportSettings::new(root, upstream);
         let overrides = settings.get("overrides").and_then(|entry| entry.value.as_map()).unwrap_or_default();
         let mut tools: Vec<&str> = overrides.iter().map(|entry| entry.key.text.as_str()).collect();
@@ -320,17 +323,17 @@ pub(super) fn check_tools(report: &Report<'_>, root: &Node, context: &RouteConte
 
 /// Completes a route of the file with the server's definition of its tool; `None` if the route itself defines
 /// everything.
-fn completed_route(entry: &Entry, file: &CompiledRoute, tool: &ListedTool) -> Option<Entry> {
-    let passes_all = file.route.request.tool().is_some_and(crate::route::ToolTemplate::passes_all);
+fn completed_route(entry: &Entry, compiled: &CompiledRoute, tool: &ListedTool) -> Option<Entry> {
+    let passes_all = compiled.route.request.tool().is_some_and(crate::route::ToolTemplate::passes_all);
     let has_rules = entry.value.get("response").is_some();
     let mut parts = tool.parts(InputParts::Whole, true);
     parts.retain(|name, _| {
-        let is_wanted = match name.as_str() {
+        let is_imported = match name.as_str() {
             "input" => passes_all,
             "output" => !has_rules,
             _ => true,
         };
-        is_wanted && entry.value.get(name).is_none()
+        is_imported && entry.value.get(name).is_none()
     });
     let entries = entry.value.as_map().filter(|_| !parts.is_empty())?;
     let entries = entries.iter().cloned().chain(entries_of(&parts, entry.key.span)).collect();

@@ -35,13 +35,13 @@ type ProxiedListEntry = (String, Map<String, Value>);
 
 impl ListedServer<'_> {
     pub(super) fn proxy(&self, lists: &McpLists) -> ProxiedLists {
-        let file = self.file;
+        let upstream = self.file;
         let mut out = ProxiedLists {
-            upstream: file.settings.name().clone(),
+            upstream: upstream.settings.name().clone(),
             routes: Vec::new(),
             entries: Vec::new(),
-            has_prompts: lists.prompts.is_some() && file.prompts.is_some(),
-            has_resources: lists.resources.is_some() && file.resources.is_some(),
+            has_prompts: lists.prompts.is_some() && upstream.prompts.is_some(),
+            has_resources: lists.resources.is_some() && upstream.resources.is_some(),
             notes: Vec::new(),
         };
         let proxied =
@@ -49,15 +49,16 @@ impl ListedServer<'_> {
                 let (route, completes) = (Arc::clone(route), lists.completes);
                 ProxiedEntry { kind, key, route, upstream_key, definition, pattern, completes }
             };
-        if let Some((rules, list)) = file.prompts.as_ref().zip(lists.prompts.as_ref())
+        if let Some((rules, list)) = upstream.prompts.as_ref().zip(lists.prompts.as_ref())
             && let Some(route) = self.proxy_route("prompts", &mut out)
         {
             let prompts = offered_entries(list, "name", rules, &mut out.notes);
             for (upstream_key, mut definition) in prompts {
                 let name = rules.name_of(&upstream_key);
                 if let Err(error) = name.parse::<ToolName>() {
-                    let why = format!("omitted: prompt names follow the rules of tool names, and {error}");
-                    out.notes.push(ImportNote::new(&upstream_key, why));
+                    let message =
+                        format!("omitted: prompt names follow the rules of tool names, and {error}");
+                    out.notes.push(ImportNote::new(&upstream_key, message));
                     continue;
                 }
                 definition["name"] = name.as_str().into();
@@ -65,7 +66,8 @@ impl ListedServer<'_> {
                 out.entries.push(proxied(ProxiedKind::Prompt, name, &route, entry, None));
             }
         }
-        if let Some((rules, [resources, templates])) = file.resources.as_ref().zip(lists.resources.as_ref())
+        if let Some((rules, [resources, templates])) =
+            upstream.resources.as_ref().zip(lists.resources.as_ref())
             && let Some(route) = self.proxy_route("resources", &mut out)
         {
             let resource = |(upstream_key, mut definition): ProxiedListEntry, pattern: Option<_>| {
@@ -80,7 +82,7 @@ impl ListedServer<'_> {
             for entry in templates {
                 match UriPattern::parse(&entry.0, rules.except.clone()) {
                     Ok(pattern) => out.entries.push(resource(entry, Some(pattern))),
-                    Err(why) => out.notes.push(ImportNote::new(&entry.0, format!("omitted: {why}"))),
+                    Err(reason) => out.notes.push(ImportNote::new(&entry.0, format!("omitted: {reason}"))),
                 }
             }
         }
@@ -99,13 +101,13 @@ impl ListedServer<'_> {
         }
         let route = Entry::new(&format!("{upstream}.{key}"), Node::from_json(&route, root.span), root.span);
         match self.read(&route) {
-            Ok(file) => {
-                let route = Arc::clone(&file.route);
-                out.routes.push(file);
+            Ok(compiled) => {
+                let route = Arc::clone(&compiled.route);
+                out.routes.push(compiled);
                 Some(route)
             }
-            Err(why) => {
-                out.notes.push(ImportNote::new("", format!("its {key} are omitted: {why}")));
+            Err(reason) => {
+                out.notes.push(ImportNote::new("", format!("its {key} are omitted: {reason}")));
                 None
             }
         }
@@ -120,25 +122,25 @@ fn offered_entries(
     rules: &NameRules,
     notes: &mut Vec<ImportNote>,
 ) -> Vec<ProxiedListEntry> {
-    let mut listed: Vec<ProxiedListEntry> = Vec::with_capacity(list.len());
+    let mut entries: Vec<ProxiedListEntry> = Vec::with_capacity(list.len());
     for entry in list {
         let members = serde_json::from_str::<Map<String, Value>>(entry).unwrap_or_default();
         match members.get(key).and_then(Value::as_str).filter(|name| !name.is_empty()) {
-            Some(name) => listed.push((name.to_owned(), valid_members(&members, key))),
+            Some(name) => entries.push((name.to_owned(), valid_members(&members, key))),
             None => {
                 notes.push(ImportNote::new("", format!("an entry of its list is omitted: it has no `{key}`")))
             }
         }
     }
-    let names: Vec<&str> = listed.iter().map(|(name, _)| name.as_str()).collect();
+    let names: Vec<&str> = entries.iter().map(|(name, _)| name.as_str()).collect();
     // A name in `only` of resources may refer to a template, so it is not reported if no resource has it.
     if key == "name" {
         for unknown in rules.unknown_names(&names) {
             notes.push(ImportNote::new(unknown, "`prompts` lists it, but the server has no such prompt"));
         }
     }
-    listed.retain(|(name, _)| rules.offers(name));
-    listed
+    entries.retain(|(name, _)| rules.offers(name));
+    entries
 }
 
 /// Keeps the members with the type that MCP defines (MCP 2026-07-28, schema, `Prompt`, `Resource`,

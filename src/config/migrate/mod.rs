@@ -84,8 +84,9 @@ pub fn migrate(name: &str, bytes: &[u8], format: Format) -> Result<Migrated, Pro
 fn migrate_by(renames: &Renames, name: &str, text: &str, format: Format) -> Result<Migrated, Problems> {
     let body = folder::without_bom(text);
     let bom = &text[..text.len() - body.len()];
-    let variables = renames.variables.iter().map(|(was, now)| ((*was).to_owned(), (*now).to_owned()));
-    let environment = renames.environment().filter_map(|(was, now, _)| Some((was, now?)));
+    let variables =
+        renames.variables.iter().map(|(old_name, new_name)| ((*old_name).to_owned(), (*new_name).to_owned()));
+    let environment = renames.environment().filter_map(|(old_name, new_name, _)| Some((old_name, new_name?)));
     let migration = Migration {
         renames,
         variables: RenamedNames { names: variables.collect(), in_expressions: true },
@@ -175,8 +176,8 @@ impl Migration<'_> {
                 && (FileSettings::keys().get(name).is_some()
                     || self.renames.key(FileSettings::keys().id, name).is_some())
         };
-        let known = entries.iter().filter(|entry| is_known(&entry.key.text)).count();
-        if known * 2 > entries.len() {
+        let known_count = entries.iter().filter(|entry| is_known(&entry.key.text)).count();
+        if known_count * 2 > entries.len() {
             return Some(FileSettings::KIND);
         }
         let rules = ValueKind::Map(&RULES_KIND);
@@ -185,8 +186,8 @@ impl Migration<'_> {
 
     /// Number of keys of a value of this kind; `None` if a key is unknown, or if there are no keys.
     fn count(&self, tree: &Node, kind: &ValueKind) -> Option<usize> {
-        let none = HashSet::new();
-        let mut walk = Walk::new(self, "", &none);
+        let excluded = HashSet::new();
+        let mut walk = Walk::new(self, "", &excluded);
         walk.value(&mut tree.clone(), kind, None);
         (walk.unknown_keys == 0 && walk.known_keys > 0).then_some(walk.known_keys)
     }
@@ -204,8 +205,8 @@ impl Migration<'_> {
             .into_iter()
             .flat_map(|section| section().keys().map(|key| key.kind).chain([ValueKind::Section(section)]));
         let counted: Vec<_> = kinds.filter_map(|kind| Some((self.count(tree, &kind)?, kind))).collect();
-        let most = counted.iter().map(|(known, _)| *known).max();
-        let best = counted.iter().filter(|(known, _)| Some(*known) == most);
+        let max_count = counted.iter().map(|(count, _)| *count).max();
+        let best = counted.iter().filter(|(count, _)| Some(*count) == max_count);
         let rewritten = best.map(|(_, kind)| self.rewrite(text, &[Some(*kind)]).ok());
         let mut rewritten: Vec<Migrated> = rewritten.collect::<Option<_>>()?;
         rewritten.dedup_by(|one, other| one.text == other.text);
@@ -240,9 +241,9 @@ impl Migration<'_> {
             // If an alias is used in several sections, the same text may have to be renamed in one of them
             // only.
             let (mut edits, mut ambiguous) = (BTreeMap::new(), Vec::new());
-            for ReplacedName { span, was, now, .. } in &walk.replaced {
-                let quote = (span.end - span.start - was.len()) / 2;
-                let edit = (span.start + quote..span.end - quote, now.clone());
+            for ReplacedName { span, was: old_name, now: new_name, .. } in &walk.replaced {
+                let quote = (span.end - span.start - old_name.len()) / 2;
+                let edit = (span.start + quote..span.end - quote, new_name.clone());
                 let is_same = *edits.entry(span.start).or_insert_with(|| edit.clone()) == edit;
                 if !is_same || walk.unrenamed.contains(&span.start) {
                     ambiguous.push(span.start);
@@ -258,10 +259,10 @@ impl Migration<'_> {
         let is_expected =
             |trees: &[Node]| trees.iter().map(Node::to_json).eq(expected.iter().map(Node::to_json));
         if !self.read(&rewritten).is_ok_and(|(_, trees)| is_expected(&trees)) {
-            let place = replaced.first().map_or_else(|| files.beginning(0), |name| name.span);
+            let span = replaced.first().map_or_else(|| files.beginning(0), |name| name.span);
             let message = "the renames would change more than names, so the file was not changed";
             let help = "rename by hand: `glossator check` lists every place".to_owned();
-            let at = Code::RenamedKey.at_span(place);
+            let at = Code::RenamedKey.at_span(span);
             return Err(Problems::from_list(vec![Problem::with_span(&files, at, message, Some(help))]));
         }
         let changes = replaced.into_iter().map(|ReplacedName { section, span, was, now }| {
@@ -282,8 +283,8 @@ pub(super) fn with_edits(text: &str, mut edits: Vec<(Range<usize>, String)>) -> 
     // An alias has the place of its anchor. Insertions at one place are kept.
     edits.dedup_by(|(later, _), (earlier, _)| later == earlier && later.start < later.end);
     let mut text = text.to_owned();
-    for (range, words) in edits.into_iter().rev() {
-        text.replace_range(range, &words);
+    for (range, replacement) in edits.into_iter().rev() {
+        text.replace_range(range, &replacement);
     }
     text
 }
@@ -328,16 +329,17 @@ fn find_in_markdown(page: &str) -> Vec<YamlBlock> {
         Some((*at - line.len(), line))
     });
     while let Some((start, line)) = lines.next() {
-        let words = line.trim();
-        let Some(mark) = ["```", "~~~"].iter().find(|mark| words.starts_with(**mark)) else { continue };
-        let info = words.trim_start_matches(&mark[..1]);
-        let fence = &words[..words.len() - info.len()];
+        let trimmed = line.trim();
+        let Some(mark) = ["```", "~~~"].iter().find(|mark| trimmed.starts_with(**mark)) else { continue };
+        let info = trimmed.trim_start_matches(&mark[..1]);
+        let fence = &trimmed[..trimmed.len() - info.len()];
         // Inline code, such as ```` ```a``` ````, not a fence (CommonMark 0.31, section 4.5).
         if info.contains('`') && fence.starts_with('`') {
             continue;
         }
-        let is_end =
-            |words: &str| words.starts_with(fence) && words.chars().all(|one| fence.starts_with(one));
+        let is_end = |trimmed: &str| {
+            trimmed.starts_with(fence) && trimmed.chars().all(|character| fence.starts_with(character))
+        };
         let Some((end, _)) = lines.find(|(_, line)| is_end(line.trim())) else { break };
         if let Some("yaml" | "yml") = info.split_whitespace().next() {
             let indent = line.len() - line.trim_start_matches(' ').len();

@@ -8,12 +8,12 @@ use super::*;
 use crate::config::renamed::rows;
 
 /// Invented old names, for keys of every kind.
-static OLD: LazyLock<Renames> = LazyLock::new(|| Renames {
-    settings: rows(OLD_ROWS),
+static TEST_RENAMES: LazyLock<Renames> = LazyLock::new(|| Renames {
+    settings: rows(TEST_ROWS),
     variables: &[("replies", "answers"), ("limit.gone", "limit.rest")],
 });
 
-const OLD_ROWS: &str = "\
+const TEST_ROWS: &str = "\
 server bind -> listen
 server front_page -> removed: leave it out
 server tls_certificate -> tls.certificate
@@ -35,9 +35,10 @@ route,defaults envelope: bare -> plain
 
 #[track_caller]
 fn migrated(text: &str, format: Format) -> Migrated {
-    let migrated = migrate_by(&OLD, "a.yaml", text, format).unwrap_or_else(|problems| panic!("{problems}"));
-    let again = migrate_by(&OLD, "a.yaml", &migrated.text, format).unwrap();
-    assert_eq!((&again.text, again.changes.len()), (&migrated.text, 0), "a second time");
+    let migrated =
+        migrate_by(&TEST_RENAMES, "a.yaml", text, format).unwrap_or_else(|problems| panic!("{problems}"));
+    let migrated_again = migrate_by(&TEST_RENAMES, "a.yaml", &migrated.text, format).unwrap();
+    assert_eq!((&migrated_again.text, migrated_again.changes.len()), (&migrated.text, 0), "a second time");
     migrated
 }
 
@@ -111,8 +112,9 @@ fn a_key_that_is_now_in_a_nested_section_is_moved_with_its_comments() {
          tls:\r\n    key: >-\r\n      b\r\n",
     );
     let moved = migrated("server:\n  bind: a\n  tls_key: k\n", Format::Yaml);
-    let now: Vec<_> = moved.changes.iter().map(|change| (change.line, change.column, &*change.now)).collect();
-    assert_eq!(now, [(2, 3, "listen"), (3, 3, "tls.key")]);
+    let changes: Vec<_> =
+        moved.changes.iter().map(|change| (change.line, change.column, &*change.now)).collect();
+    assert_eq!(changes, [(2, 3, "listen"), (3, 3, "tls.key")]);
     assert_eq!(moved.remarks, []);
 }
 
@@ -133,8 +135,9 @@ fn a_remark_below_a_key_that_was_moved_has_its_line_in_the_new_file() {
 
 #[test]
 fn a_key_that_can_not_be_moved_into_its_nested_section_is_reported() {
-    let remark =
-        |place: &str, key: &str| format!("{place}: server: `tls_{key}` is now `tls.{key}`: move it by hand");
+    let remark = |position: &str, key: &str| {
+        format!("{position}: server: `tls_{key}` is now `tls.{key}`: move it by hand")
+    };
     check_remarks("server:\n  tls: { key: k }\n  tls_certificate: c\n", &[&remark("3:3", "certificate")]);
     check_remarks("server: { tls_key: k, listen: :80 }\n", &[&remark("1:11", "key")]);
     // Merged from elsewhere, where the key would mean something else.
@@ -255,13 +258,13 @@ fn blocks_of_a_page_are_renamed_wherever_they_belong() {
     let found = migrated(before, Format::Markdown);
     assert_eq!(found.text, after);
     assert_eq!(found.remarks, []);
-    let places: Vec<_> = found.changes.iter().map(|change| (change.line, change.column)).collect();
-    assert_eq!(places, [(6, 11), (12, 6), (18, 10)]);
+    let positions: Vec<_> = found.changes.iter().map(|change| (change.line, change.column)).collect();
+    assert_eq!(positions, [(6, 11), (12, 6), (18, 10)]);
 }
 
 #[test]
 fn a_file_that_is_no_yaml_is_a_problem() {
-    let problems = migrate_by(&OLD, "a.yaml", "server: [1\n", Format::Yaml).unwrap_err();
+    let problems = migrate_by(&TEST_RENAMES, "a.yaml", "server: [1\n", Format::Yaml).unwrap_err();
     assert!(problems.to_string().starts_with("a.yaml:"), "{problems}");
 }
 
@@ -290,9 +293,9 @@ fn key() -> impl Strategy<Value = (String, String)> {
         ("title", "title"),
         ("input", "input"),
     ];
-    (prop::sample::select(names), 0..3usize).prop_map(|((was, now), quotes)| {
+    (prop::sample::select(names), 0..3usize).prop_map(|((old_name, new_name), quotes)| {
         let quote = ["", "'", "\""][quotes];
-        (format!("{quote}{was}{quote}"), format!("{quote}{now}{quote}"))
+        (format!("{quote}{old_name}{quote}"), format!("{quote}{new_name}{quote}"))
     })
 }
 
@@ -301,25 +304,25 @@ proptest! {
     #[test]
     fn a_file_is_the_same_but_for_its_names(
         members in prop::collection::vec((key(), value(), "( *# if: bind)?"), 0..6),
-        ends in prop::sample::select(vec!["\n", "\r\n"]),
+        line_end in prop::sample::select(vec!["\n", "\r\n"]),
     ) {
         let (mut before, mut after) = ("paths:\n  a:\n".to_owned(), "routes:\n  a:\n".to_owned());
         let mut seen = Vec::new();
-        for ((was, now), value, comment) in members {
-            let name = now.trim_matches(['"', '\'']).to_owned();
+        for ((old_name, new_name), value, comment) in members {
+            let name = new_name.trim_matches(['"', '\'']).to_owned();
             if seen.contains(&name) {
                 continue;
             }
             seen.push(name);
             let has_comment = !comment.is_empty() && !value.contains('\n');
             let comment = if has_comment { format!(" {comment}") } else { String::new() };
-            before += &format!("    {was}: {value}{comment}\n");
-            after += &format!("    {now}: {value}{comment}\n");
+            before += &format!("    {old_name}: {value}{comment}\n");
+            after += &format!("    {new_name}: {value}{comment}\n");
         }
         before += "    request: GET old/x\n";
         after += "    request: GET old/x\n";
-        let (before, after) = (before.replace('\n', ends), after.replace('\n', ends));
-        let migrated = migrate_by(&OLD, "a.yaml", &before, Format::Yaml).unwrap();
+        let (before, after) = (before.replace('\n', line_end), after.replace('\n', line_end));
+        let migrated = migrate_by(&TEST_RENAMES, "a.yaml", &before, Format::Yaml).unwrap();
         prop_assert_eq!(migrated.text, after);
         prop_assert!(migrated.remarks.is_empty());
     }

@@ -23,7 +23,7 @@ pub(super) struct Walk<'t> {
     /// Messages about places that have to be reviewed by hand.
     pub(super) remarks: Vec<(SourceSpan, String)>,
     /// Whether strings are searched for variables of jq and templates; examples are not searched.
-    expressions: bool,
+    searches_expressions: bool,
 }
 
 /// A name in the file that is replaced.
@@ -74,7 +74,7 @@ impl<'t> Walk<'t> {
             unrenamed: HashSet::new(),
             replaced: Vec::new(),
             remarks: Vec::new(),
-            expressions: true,
+            searches_expressions: true,
         }
     }
 
@@ -105,9 +105,9 @@ impl<'t> Walk<'t> {
         owner: Option<(&'static KeyTable, &'static str)>,
     ) {
         if let Some((keys, key)) = owner
-            && let Some(was) = node.scalar()
+            && let Some(text) = node.scalar()
         {
-            return self.scalar(node, &was, kind, keys, key);
+            return self.scalar(node, &text, kind, keys, key);
         }
         match kind {
             ValueKind::Section(keys) => self.section(node, keys()),
@@ -137,11 +137,11 @@ impl<'t> Walk<'t> {
         }
     }
 
-    fn scalar(&mut self, node: &mut Node, was: &str, kind: &ValueKind, keys: &'static KeyTable, key: &str) {
+    fn scalar(&mut self, node: &mut Node, value: &str, kind: &ValueKind, keys: &'static KeyTable, key: &str) {
         let span = node.span;
-        if let Some(now) = self.migration.renames.value(keys.id, key, was) {
-            if self.replace(span, was, now, keys.section) {
-                node.kind = Node::from_text(now, span).kind;
+        if let Some(new_value) = self.migration.renames.value(keys.id, key, value) {
+            if self.replace(span, value, new_value, keys.section) {
+                node.kind = Node::from_text(new_value, span).kind;
             }
         } else if let Kind::Text(text) = &mut node.kind
             && !matches!(kind, ValueKind::JsonSchema)
@@ -151,7 +151,7 @@ impl<'t> Walk<'t> {
     }
 
     fn expression(&mut self, text: &mut String, span: SourceSpan, section: &'static str) {
-        if self.expressions {
+        if self.searches_expressions {
             self.replace_names(text, span, &self.migration.variables, section);
         }
         self.replace_names(text, span, &self.migration.environment, section);
@@ -165,27 +165,28 @@ impl<'t> Walk<'t> {
         names: &RenamedNames,
         section: &'static str,
     ) {
-        let Some(written) = self.text.get(span.start..span.end) else { return };
+        let Some(source) = self.text.get(span.start..span.end) else { return };
         let (found, unsure) = find(text, names);
         for word in unsure {
             self.remark(span, section, format!("`{word}` may refer to something else here"));
         }
-        let (in_file, _) = find(written, names);
-        let is_same = found.iter().map(|(.., now)| now).eq(in_file.iter().map(|(.., now)| now));
+        let (in_file, _) = find(source, names);
+        let is_same =
+            found.iter().map(|(.., new_name)| new_name).eq(in_file.iter().map(|(.., new_name)| new_name));
         if !is_same || self.excluded.contains(&span.start) {
-            for (_, was, now) in found {
-                self.remark(span, section, format!("`{was}` is now `{now}`"));
+            for (_, old_name, new_name) in found {
+                self.remark(span, section, format!("`{old_name}` is now `{new_name}`"));
             }
             return;
         }
-        for (at, was, now) in in_file {
+        for (at, old_name, new_name) in in_file {
             let start = span.start + at;
-            let span = SourceSpan { start, end: start + was.len(), ..span };
-            let (was, now) = (was.to_owned(), now.to_owned());
+            let span = SourceSpan { start, end: start + old_name.len(), ..span };
+            let (was, now) = (old_name.to_owned(), new_name.to_owned());
             self.replaced.push(ReplacedName { section, span, was, now });
         }
-        for (at, was, now) in found.into_iter().rev() {
-            text.replace_range(at..at + was.len(), now);
+        for (at, old_name, new_name) in found.into_iter().rev() {
+            text.replace_range(at..at + old_name.len(), new_name);
         }
     }
 
@@ -198,11 +199,13 @@ impl<'t> Walk<'t> {
         // has no effect.
         entries.retain(|entry| {
             let is_own = (span.start..span.end).contains(&entry.key.span.start);
-            let now = renames.key(keys.id, &entry.key.text);
-            is_own || !matches!(now, Some(Replacement::Key(now)) if names.iter().any(|name| name == now))
+            let replacement = renames.key(keys.id, &entry.key.text);
+            let has_new_name =
+                matches!(replacement, Some(Replacement::Key(path)) if names.iter().any(|name| name == path));
+            is_own || !has_new_name
         });
-        let outer = self.expressions;
-        self.expressions &= keys.id != "example";
+        let outer = self.searches_expressions;
+        self.searches_expressions &= keys.id != "example";
         for Entry { key, value } in entries {
             let (owner, spec) = match (keys.get(&key.text), renames.key(keys.id, &key.text)) {
                 (Some(spec), _) => {
@@ -228,7 +231,7 @@ impl<'t> Walk<'t> {
             self.known_keys += 1;
             self.value(value, &spec.kind, Some((owner, spec.name)));
         }
-        self.expressions = outer;
+        self.searches_expressions = outer;
     }
 
     /// Renames a key, unless its new name is in a nested section, or is one of `names`, the keys that the
@@ -249,17 +252,17 @@ impl<'t> Walk<'t> {
     }
 
     /// Records a replacement; returns `false` if the text of the file cannot be changed.
-    fn replace(&mut self, span: SourceSpan, was: &str, now: &str, section: &'static str) -> bool {
-        let written = self.text.get(span.start..span.end).unwrap_or_default();
-        let is_written = written.trim_matches(['"', '\'']) == was;
+    fn replace(&mut self, span: SourceSpan, old_name: &str, new_name: &str, section: &'static str) -> bool {
+        let source = self.text.get(span.start..span.end).unwrap_or_default();
+        let is_literal = source.trim_matches(['"', '\'']) == old_name;
         let is_excluded = self.excluded.contains(&span.start);
-        if is_written && !is_excluded {
-            let (was, now) = (was.to_owned(), now.to_owned());
+        if is_literal && !is_excluded {
+            let (was, now) = (old_name.to_owned(), new_name.to_owned());
             self.replaced.push(ReplacedName { section, span, was, now });
             return true;
         }
-        let why = if is_written { ", but an alias uses it for something else" } else { "" };
-        self.remark(span, section, format!("`{was}` is now `{now}`{why}"));
+        let reason = if is_literal { ", but an alias uses it for something else" } else { "" };
+        self.remark(span, section, format!("`{old_name}` is now `{new_name}`{reason}"));
         false
     }
 
@@ -281,7 +284,9 @@ impl<'t> Walk<'t> {
                 };
                 match entries.iter().filter(is_known).count() {
                     0 => MatchQuality::Unknown,
-                    known => MatchQuality::Section(std::cmp::Reverse(entries.len() - known), known),
+                    known_count => {
+                        MatchQuality::Section(std::cmp::Reverse(entries.len() - known_count), known_count)
+                    }
                 }
             }
             ValueKind::Map(_) if is_map => MatchQuality::Names,
@@ -301,29 +306,31 @@ impl<'t> Walk<'t> {
 /// Finds the names to replace in a text. Also returns the old names that the text itself may define.
 fn find<'n>(text: &str, names: &'n RenamedNames) -> (Vec<NameOccurrence<'n>>, Vec<&'n str>) {
     let (mut found, mut unsure) = (Vec::new(), Vec::new());
-    for (was, now) in names.names.iter().map(|(was, now)| (was.as_str(), now.as_str())) {
+    for (old_name, new_name) in
+        names.names.iter().map(|(old_name, new_name)| (old_name.as_str(), new_name.as_str()))
+    {
         let is_name = |character: char| character.is_alphanumeric() || character == '_';
-        let places = text.match_indices(was).map(|(at, _)| at);
-        let mut places: Vec<usize> = places
-            .filter(|at| !text[..*at].ends_with(is_name) && !text[at + was.len()..].starts_with(is_name))
+        let offsets = text.match_indices(old_name).map(|(at, _)| at);
+        let mut offsets: Vec<usize> = offsets
+            .filter(|at| !text[..*at].ends_with(is_name) && !text[at + old_name.len()..].starts_with(is_name))
             .collect();
         if names.in_expressions {
             // An assignment of a shell script, such as `exit=$?`; not a comparison, such as `$exit==0`.
             let is_assignment = |at: &usize| {
-                let after = &text[at + was.len()..];
+                let after = &text[at + old_name.len()..];
                 after.starts_with('=') && !after.starts_with("==") && !text[..*at].ends_with('$')
             };
             // The filter, template or script itself defines a variable with this name.
-            let definitions = ["as $", "set ", "for ", "read "].map(|before| format!("{before}{was}"));
-            let is_own = places.iter().any(is_assignment)
+            let definitions = ["as $", "set ", "for ", "read "].map(|before| format!("{before}{old_name}"));
+            let is_defined_here = offsets.iter().any(is_assignment)
                 || definitions.iter().any(|definition| text.contains(definition.as_str()));
-            places.retain(|at| is_variable(text, *at));
-            if !places.is_empty() && is_own {
-                unsure.push(was);
+            offsets.retain(|at| is_variable(text, *at));
+            if !offsets.is_empty() && is_defined_here {
+                unsure.push(old_name);
                 continue;
             }
         }
-        found.extend(places.into_iter().map(|at| (at, was, now)));
+        found.extend(offsets.into_iter().map(|at| (at, old_name, new_name)));
     }
     found.sort_by_key(|(at, ..)| *at);
     (found, unsure)

@@ -37,9 +37,9 @@ impl RequestParser<'_> {
             let message = "`RUN` needs the name of a command upstream";
             return value.reject_coded(Code::InvalidRequest.at_span(value.node.span), message, HELP);
         };
-        let place = span_of(value, name);
-        let upstream = self.command_upstream(place, name)?;
-        self.check_kind(place, &upstream, UpstreamKind::Program)?;
+        let span = span_of(value, name);
+        let upstream = self.command_upstream(span, name)?;
+        self.check_kind(span, &upstream, UpstreamKind::Program)?;
         let words: Vec<&str> = words.collect();
         // A quoted string or a template may be split into several words, so only the first problem of a line
         // is reported.
@@ -52,10 +52,10 @@ impl RequestParser<'_> {
 
     /// Finds the upstream that follows `RUN`. Reports an unknown name, with help if it is probably the name
     /// or path of a program.
-    fn command_upstream(&self, place: SourceSpan, name: &str) -> Checked<UpstreamName> {
+    fn command_upstream(&self, span: SourceSpan, name: &str) -> Checked<UpstreamName> {
         let is_known = |name: &str| self.names().any(|known| known == name);
         if is_known(name) || suggest::nearest(name, self.names()).is_some() {
-            return self.upstream(place, name);
+            return self.upstream(span, name);
         }
         let (first, rest) = name.split_once('/').unwrap_or((name, ""));
         let program = name.rsplit('/').next().unwrap_or_default();
@@ -70,7 +70,7 @@ impl RequestParser<'_> {
             HELP.to_owned()
         };
         let message = format!("unknown upstream `{name}`");
-        self.value.reject_coded(Code::UnknownUpstream.at_span(place), message, help)
+        self.value.reject_coded(Code::UnknownUpstream.at_span(span), message, help)
     }
 
     /// Parses the map form of a request to a command.
@@ -91,7 +91,7 @@ impl RequestParser<'_> {
             }
         });
         let used = Scope::from_cursor(&self.value).used.borrow();
-        let known = |(name, span): (String, SourceSpan)| {
+        let known_argument = |(name, span): (String, SourceSpan)| {
             if used.may_use(&name) {
                 return Ok(name);
             }
@@ -100,7 +100,7 @@ impl RequestParser<'_> {
             let help = suggest::help(&name, "known arguments", names);
             Err(self.value.context.reject_at(Code::UnknownArgument.at_span(span), message, help))
         };
-        let leading_dash_arguments = read_each(leading_dash_arguments.into_iter().map(known));
+        let leading_dash_arguments = read_each(leading_dash_arguments.into_iter().map(known_argument));
         let (words, leading_dash_arguments) = (words?, leading_dash_arguments?);
         Ok(CommandTemplate {
             words,
@@ -112,7 +112,7 @@ impl RequestParser<'_> {
 
     /// Whether the upstream's command line contains `--` (end of options): no argument after it is an option.
     fn follows_end_of_options(&self, upstream: &UpstreamName) -> bool {
-        let command = self.upstreams.file(upstream).and_then(|file| file.settings.command());
+        let command = self.upstreams.file(upstream).and_then(|parsed| parsed.settings.command());
         command.is_some_and(|command| command.arguments.iter().any(|word| word == "--"))
     }
 
@@ -157,8 +157,8 @@ impl RequestParser<'_> {
 fn check_is_plain(value: &Cursor<'_>, word: &str) -> Checked<()> {
     if is_template(word) || word.contains(['"', '\'']) {
         let message = "a one-line request can't contain templates or quotes: spaces separate its words";
-        let place = Code::InvalidRequest.at_span(span_of(value, word));
-        return value.reject_coded(place, message, MAP_HELP);
+        let at = Code::InvalidRequest.at_span(span_of(value, word));
+        return value.reject_coded(at, message, MAP_HELP);
     }
     Ok(())
 }
@@ -168,8 +168,8 @@ fn word_of_line(value: &Cursor<'_>, word: &str) -> Checked<WordTemplate> {
     static ARGUMENT: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"\{([A-Za-z0-9_]+)\}"));
     if ARGUMENT.replace_all(word, "").contains(['{', '}']) {
         let message = format!("`{word}` has braces without an argument name");
-        let place = Code::InvalidRequest.at_span(span_of(value, word));
-        return value.reject_coded(place, message, HELP);
+        let at = Code::InvalidRequest.at_span(span_of(value, word));
+        return value.reject_coded(at, message, HELP);
     }
     let template = ARGUMENT.replace_all(word, "{{ args.$1 }}");
     let node = Node::from_text(&template, value.node.span);

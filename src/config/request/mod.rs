@@ -113,14 +113,14 @@ impl<'a> Upstreams<'a> {
         if let Some(known) = names().find(|known| known.as_str() == name) {
             return Some(known.clone());
         }
-        let known = suggest::help(name, "known upstreams", names().map(UpstreamName::as_str));
-        let help = known.unwrap_or_else(|| "add it: `upstreams: { NAME: http://HOST:PORT }`".to_owned());
+        let suggestion = suggest::help(name, "known upstreams", names().map(UpstreamName::as_str));
+        let help = suggestion.unwrap_or_else(|| "add it: `upstreams: { NAME: http://HOST:PORT }`".to_owned());
         report.reject(Code::UnknownUpstream.at_span(span), format!("unknown upstream `{name}`"), help)
     }
 
     /// Returns an upstream by name; `None` if the upstream has errors.
     pub(super) fn file(self, name: &UpstreamName) -> Option<&'a ParsedUpstream> {
-        self.files.iter().find(|file| file.settings.name() == name)
+        self.files.iter().find(|upstream| upstream.settings.name() == name)
     }
 }
 
@@ -151,7 +151,7 @@ pub(super) fn read(
         }
     })?;
     if let RequestTemplate::Http(template) = &mut request.template {
-        let settings = upstreams.file(&request.upstream).map(|file| &file.settings);
+        let settings = upstreams.file(&request.upstream).map(|upstream| &upstream.settings);
         template.path.is_sent_decoded = matches!(settings, Some(UpstreamSettings::Cgi(_)));
     }
     Some(request)
@@ -173,13 +173,13 @@ impl RequestParser<'_> {
             command::CALL => return self.call_line(target),
             _ => {}
         }
-        let place = span_of(value, word);
+        let span = span_of(value, word);
         if !USUAL_METHODS.contains(&word) && self.names().any(|known| known == word) {
             let message = format!("{name} begins with the upstream `{word}`, and has no method");
             let help = format!("write `GET {word}/path`; `RUN {word} word` if the upstream is a command");
-            return value.reject_coded(Code::InvalidRequest.at_span(place), message, help);
+            return value.reject_coded(Code::InvalidRequest.at_span(span), message, help);
         }
-        let method = method_of(value, place, word)?;
+        let method = method_of(value, span, word)?;
         // A URL may be part of the path or query: `GET archive/save/http://HOST`.
         if target.split_once("://").is_some_and(|(scheme, _)| !scheme.contains(['/', '?'])) {
             return value.reject_coded(invalid, format!("{name} must name an upstream, not a URL"), HELP);
@@ -215,12 +215,12 @@ impl RequestParser<'_> {
             }
             None => UpstreamKind::Http,
         };
-        let (does, own) = use_of(kind);
-        let is_unused = |name: &str| RequestSettings::keys().get(name).is_some() && !own.contains(&name);
+        let (predicate, own_keys) = predicate_and_keys(kind);
+        let is_unused = |name: &str| RequestSettings::keys().get(name).is_some() && !own_keys.contains(&name);
         let entries = self.value.node.as_map().unwrap_or_default();
         for Entry { key, .. } in entries.iter().filter(|entry| is_unused(&entry.key.text)) {
-            let whose = upstream.as_ref().map(|upstream| format!(": the upstream `{upstream}` {does}"));
-            let message = format!("`{}` has no effect{}", key.text, whose.unwrap_or_default());
+            let reason = upstream.as_ref().map(|upstream| format!(": the upstream `{upstream}` {predicate}"));
+            let message = format!("`{}` has no effect{}", key.text, reason.unwrap_or_default());
             report.error(Code::WrongUpstreamKind.at_span(key.span), message, "remove it");
         }
         if let Some(method @ ("GET" | "HEAD")) = section.get("method").and_then(Node::as_text)
@@ -259,16 +259,16 @@ impl RequestParser<'_> {
 
     /// Rejects a request to an upstream of another kind. If the upstream has errors, its kind is not known
     /// and not checked.
-    fn check_kind(&self, place: SourceSpan, upstream: &UpstreamName, wanted: UpstreamKind) -> Checked<()> {
-        let Some(kind) = self.kind_of(upstream).filter(|kind| *kind != wanted) else { return Ok(()) };
+    fn check_kind(&self, span: SourceSpan, upstream: &UpstreamName, expected: UpstreamKind) -> Checked<()> {
+        let Some(kind) = self.kind_of(upstream).filter(|kind| *kind != expected) else { return Ok(()) };
         let help = match kind {
             UpstreamKind::Http => format!("write `GET {upstream}/path`"),
             UpstreamKind::McpServer => format!("write `CALL {upstream}/TOOL`"),
             UpstreamKind::Program => format!("write `RUN {upstream} word {{argument}}`"),
         };
-        let (name, does) = (self.value.name, use_of(kind).0);
-        let message = format!("{name} does not fit the upstream `{upstream}`, which {does}");
-        self.value.reject_coded(Code::WrongUpstreamKind.at_span(place), message, help)
+        let (name, predicate) = (self.value.name, predicate_and_keys(kind).0);
+        let message = format!("{name} does not fit the upstream `{upstream}`, which {predicate}");
+        self.value.reject_coded(Code::WrongUpstreamKind.at_span(span), message, help)
     }
 
     /// Returns the kind of an upstream; `None` if the upstream has errors.
@@ -314,7 +314,7 @@ impl RequestParser<'_> {
 }
 
 /// Returns a predicate that describes the kind of upstream in error messages, and the keys of requests to it.
-fn use_of(kind: UpstreamKind) -> (&'static str, &'static [&'static str]) {
+fn predicate_and_keys(kind: UpstreamKind) -> (&'static str, &'static [&'static str]) {
     match kind {
         UpstreamKind::Http => {
             ("takes HTTP requests", &["upstream", "method", "path", "query", "headers", "body"])
@@ -390,8 +390,8 @@ impl Setting for RestEndpoint {
         }
         let template = PathTemplate::parse(path);
         let template = template.or_else(|error| value.reject_coded(invalid, error.to_string(), help))?;
-        let own = |reserved: &str| path == reserved || path.starts_with(&format!("{reserved}/"));
-        if let Some(reserved) = RESERVED.iter().find(|reserved| own(reserved)) {
+        let is_within = |reserved: &str| path == reserved || path.starts_with(&format!("{reserved}/"));
+        if let Some(reserved) = RESERVED.iter().find(|reserved| is_within(reserved)) {
             let message = format!("the path `{path}` is reserved: glossator uses `{reserved}` itself");
             let help = "choose another, such as `/weather`; `POST /tools/NAME` always exists";
             return value.reject_coded(invalid, message, help);
@@ -406,9 +406,9 @@ impl Setting for RestEndpoint {
             return value.reject_coded(invalid, message, help);
         }
         let names: Vec<&str> = template.arguments().collect();
-        let is_repeated = |(at, name): &(usize, &&str)| names[..*at].contains(name);
-        if let Some((_, twice)) = names.iter().enumerate().find(is_repeated) {
-            let message = format!("the path contains the argument `{twice}` twice");
+        let is_repeated = |(index, name): &(usize, &&str)| names[..*index].contains(name);
+        if let Some((_, repeated)) = names.iter().enumerate().find(is_repeated) {
+            let message = format!("the path contains the argument `{repeated}` twice");
             return value.reject_coded(invalid, message, "remove one of the two");
         }
         names.iter().for_each(|name| add_argument(value, name, false));

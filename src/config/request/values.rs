@@ -88,10 +88,10 @@ pub(super) fn warn_of_secrets(report: &Report<'_>, request: &Node) {
 
 /// Flattens query parameters or form fields; a list becomes several parameters with the same name.
 pub(super) fn parameters(values: Named<OneOrMore<ValueTemplate>>) -> Vec<(String, ValueTemplate)> {
-    let named = |(name, OneOrMore(values)): (String, OneOrMore<_>)| {
+    let pairs = |(name, OneOrMore(values)): (String, OneOrMore<_>)| {
         values.into_iter().map(move |value| (name.clone(), value))
     };
-    values.0.into_iter().flat_map(named).collect()
+    values.0.into_iter().flat_map(pairs).collect()
 }
 
 /// Parses a template. If it inserts one argument and nothing else, the parameter, form field or header is

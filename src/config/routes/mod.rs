@@ -173,9 +173,9 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     };
     let upstream = request.as_ref().and_then(|request| context.upstreams.file(&request.upstream));
     let defaults = context.defaults;
-    let policies = upstream.map_or(defaults.policies, |file| file.policy);
+    let policies = upstream.map_or(defaults.policies, |parsed| parsed.policy);
     let inherited = || RouteSettings {
-        limits: upstream.map_or(defaults.limits, |file| file.limits),
+        limits: upstream.map_or(defaults.limits, |parsed| parsed.limits),
         policy: RoutePolicySettings {
             retry: Some(policies.retry),
             circuit_breaker: Some(policies.circuit_breaker),
@@ -199,12 +199,12 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     for (name, _) in input_requests.iter().flat_map(input_requests::ParsedInputRequests::arguments) {
         in_request.make_optional(name);
     }
-    let (sent, sends_all) = (in_request.arguments.len(), in_request.all);
+    let (sent_count, sends_all) = (in_request.arguments.len(), in_request.all);
     let before_uris = report.errors();
     let resource: Option<ResourceDefinition> =
         section.entry("resource").and_then(|entry| read_in_scope(report, entry, &[], &mut in_request));
     let rest = section.entry("rest").and_then(|entry| read_in_scope(report, entry, &[], &mut in_request));
-    let request_is_good = request.is_some() && report.errors() == before_uris;
+    let is_request_valid = request.is_some() && report.errors() == before_uris;
     let declared = in_request.arguments.iter().map(|argument| argument.name.clone()).collect();
     let mut in_rules = UsedArguments { declared, ..UsedArguments::default() };
     let (rules, own_count) =
@@ -213,7 +213,7 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let own_count = own_count.unwrap_or_default();
     let argument_error = section
         .entry("argument_error")
-        .and_then(|written| responses::argument_error(report, context, written, &mut in_rules));
+        .and_then(|configured| responses::argument_error(report, context, configured, &mut in_rules));
     let log = responses::notifications(&section, &mut elsewhere);
     let mut used = UsedArguments::default();
     [&in_request, &elsewhere, &in_rules].into_iter().for_each(|part| used.merge(part));
@@ -222,17 +222,17 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         let names: Vec<&str> = input_requests.names().chain(samples.map(|_| SAMPLE)).collect();
         input_requests::report_unknown_input_responses(report, "the route", &used, &names);
     }
-    let any = UsedArguments { all: true, ..UsedArguments::default() };
-    let is_good = request_is_good && rules.is_some();
+    let any_argument = UsedArguments { all: true, ..UsedArguments::default() };
+    let is_valid = is_request_valid && rules.is_some();
     let before_input = report.errors();
-    let input = match (is_good, section.entry("input")) {
-        (true, written) => schemas::input(report, written, &in_request, &used),
+    let input = match (is_valid, section.entry("input")) {
+        (true, configured) => schemas::input(report, configured, &in_request, &used),
         (false, None) => None,
-        (false, written) => schemas::input(report, written, &UsedArguments::default(), &any),
+        (false, configured) => schemas::input(report, configured, &UsedArguments::default(), &any_argument),
     };
     // With `$args`, a jq filter may use any argument, so no argument is reported as unused.
-    if is_good && report.errors() == before_input && !sends_all && !in_rules.all {
-        let (sent, others) = in_request.arguments.split_at(sent);
+    if is_valid && report.errors() == before_input && !sends_all && !in_rules.all {
+        let (sent, others) = in_request.arguments.split_at(sent_count);
         let is_sent = |name: &str| sent.iter().any(|argument| argument.name == name);
         let others = others.iter().filter(|argument| !in_rules.has(&argument.name));
         let counts = in_rules.arguments.iter().filter(|argument| argument.kind == ArgumentKind::Count);
@@ -256,7 +256,8 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     }
     let is_tool = settings.tool.unwrap_or_else(|| section.entry("resource").is_none());
     let output = responses::output(&section, rules.as_deref(), own_count, on_no_match, wrap, is_tool);
-    let (output, why_no_output) = output.map_or_else(|why| (None, why), |output| (Some(output), None));
+    let (output, no_output_reason) =
+        output.map_or_else(|reason| (None, reason), |output| (Some(output), None));
     let tests = section.get("tests").map(|node| route_tests::read(report, node, upstream_kind));
     let tests = tests.unwrap_or_default();
     let RouteSettings { title, description, annotations, idempotent, policy, limits, responses, .. } =
@@ -283,20 +284,20 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let mut input_requests = input_requests?.finish(report, &input, settings.input_timeout)?;
     input_requests.sampled = samples;
     if let (Some(operation), Some(entry)) = (&operation, section.entry("async_operation")) {
-        input_requests_of_task(report, entry, operation, &input_requests)?;
+        check_input_requests_of_task(report, entry, operation, &input_requests)?;
     }
     if let Some(request) = section.get("request") {
         templates::warn_of_unescaped(report, request, input.document());
     }
     lint::routes::warn_of_impossible_tests(&section, &input, &tests);
     let mut request = request?;
-    let (mut forward, mut known) = (responses.forward_headers.0, HashSet::new());
-    forward.retain(|name| known.insert(name.clone()));
+    let (mut forwarded, mut seen) = (responses.forward_headers.0, HashSet::new());
+    forwarded.retain(|name| seen.insert(name.clone()));
     match &mut request.template {
-        RequestTemplate::Http(template) => template.forwarded = forward,
+        RequestTemplate::Http(template) => template.forwarded = forwarded,
         RequestTemplate::Command(_) => lint::routes::reject_headers(&section),
         RequestTemplate::Tool(template) => {
-            template.forwarded = forward;
+            template.forwarded = forwarded;
             template.effect = annotations.as_ref().map(SideEffects::from_annotations).unwrap_or_default();
         }
     }
@@ -323,20 +324,20 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     }
     forwarded_credentials::warn_of_credentials(&section, entry, &request.template, upstream);
     let mut redact = responses.redact.0;
-    redact.extend(upstream.and_then(|file| file.secrets.clone()));
+    redact.extend(upstream.and_then(|parsed| parsed.secrets.clone()));
     let redaction = Redaction(redact);
     let mut rules = rules?;
     for compiled in &mut rules {
-        if let RuleAction::Success(SuccessRule { limit: Some(own), .. }) = &mut compiled.rule.action {
-            responses::mark_text_arguments(own, &input);
+        if let RuleAction::Success(SuccessRule { limit: Some(limit), .. }) = &mut compiled.rule.action {
+            responses::mark_text_arguments(limit, &input);
         }
     }
     let rule_origins =
         rules.iter().map(|rule| rule.origin.as_ref().map(|origin| origin.names.clone())).collect();
     let description = description.map(|text| text.trim_end().to_owned());
-    let resource = resource.map(|read| {
+    let resource = resource.map(|parsed| {
         let (name, title, description) = (entry.key.text.clone(), title.clone(), description.clone());
-        ResourceDefinition { name, title, description, ..read }.into()
+        ResourceDefinition { name, title, description, ..parsed }.into()
     });
     let translator = |rules, on_no_match, output, has_effect| {
         let (redaction, limits) = (redaction.clone(), limits.translation);
@@ -385,14 +386,14 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
         policy,
         tests,
         rule_origins,
-        no_output_schema: why_no_output.filter(|_| is_tool && !has_schema_of_server),
+        no_output_schema: no_output_reason.filter(|_| is_tool && !has_schema_of_server),
         name_span: entry.key.span,
     })
 }
 
 /// Rejects `sample` in a route that creates tasks, because a client that polls a task can't be sent a
 /// sampling request. Also rejects `task_requests_input` without input requests.
-fn input_requests_of_task(
+fn check_input_requests_of_task(
     report: &Report<'_>,
     entry: &Entry,
     operation: &AsyncOperationRule,

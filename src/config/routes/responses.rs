@@ -23,8 +23,8 @@ pub(super) fn rules(
 ) -> Option<(Vec<CompiledRule>, usize)> {
     let report = section.report();
     let owner = format!("the route `{name}`");
-    let own = context.rules.expand(report, &owner, section.entry("response"));
-    let own = own.and_then(|rules| response::read(report, rules, used));
+    let own_rules = context.rules.expand(report, &owner, section.entry("response"));
+    let own_rules = own_rules.and_then(|rules| response::read(report, rules, used));
     if let (Some(entry), None) = (section.entry("default_rules"), context.default_response) {
         let message = "`default_rules` has no effect: `defaults` has no `response`";
         let help = "remove it, or write `response` under `defaults`";
@@ -33,13 +33,13 @@ pub(super) fn rules(
     let defaults = context.default_response.filter(|_| settings.default_rules != Some(false));
     let defaults = context.rules.expand_defaults(report, &owner, defaults);
     let defaults = defaults.and_then(|rules| response::read(report, rules, used));
-    let (own, defaults) = (own?, defaults?);
-    let own_count = own.len();
+    let (own_rules, defaults) = (own_rules?, defaults?);
+    let own_count = own_rules.len();
     // A success rule never matches an error of an MCP server, so error rules may follow it.
     if !calls_mcp_tool {
-        response::warn_of_late_errors(report, &own, &defaults);
+        response::warn_of_late_errors(report, &own_rules, &defaults);
     }
-    let rules = response::with_defaults(own, defaults);
+    let rules = response::with_defaults(own_rules, defaults);
     response::warn_of_errors_only(report, &rules);
     Some((rules, own_count))
 }
@@ -52,9 +52,9 @@ pub(super) fn argument_error(
     entry: &Entry,
     used: &mut UsedArguments,
 ) -> Option<Rule> {
-    let place = entry.key.span;
-    let rule = Node::new(Kind::Map(vec![Entry::new("error", entry.value.clone(), place)]), place);
-    let response = Entry::new("response", rule, place);
+    let span = entry.key.span;
+    let rule = Node::new(Kind::Map(vec![Entry::new("error", entry.value.clone(), span)]), span);
+    let response = Entry::new("response", rule, span);
     let rules = context.rules.expand(report, "`argument_error`", Some(&response))?;
     response::read(report, rules, used)?.pop().map(|compiled| compiled.rule)
 }
@@ -101,7 +101,7 @@ pub(super) fn output(
     let rules = rules.ok_or(None)?;
     let derived = |rules| output_schema::derived(report, rules, on_no_match, wrap);
     let Some((entry, schema)) = configured else {
-        return derived(rules).map_err(|why| {
+        return derived(rules).map_err(|reason| {
             // Only the rules of `defaults.response` prevent an output schema.
             if is_tool && derived(&rules[..own_count]).is_ok() {
                 let help = "write `output`, or `default_rules: false`";
@@ -109,7 +109,7 @@ pub(super) fn output(
                     "the tool has no output schema: a rule of `defaults.response` may return another shape";
                 report.warning(Code::NoOutputSchema.at_span(section.value.key_span), message, help);
             }
-            Some(why)
+            Some(reason)
         });
     };
     let schema = schema.ok_or(None)?;
@@ -120,15 +120,15 @@ pub(super) fn output(
 /// Marks the paging arguments that are strings in the input schema, so that the value for the next page is
 /// formatted as a string.
 pub(super) fn mark_text_arguments(limit: &mut Limit, input: &InputSchema) {
-    let Limit { more: Some(more), text_arguments, .. } = limit else { return };
+    let Limit { more: Some(paging), text_arguments, .. } = limit else { return };
     let properties = input.document().get("properties");
     let is_text = |name: &&String| {
         let property = properties.and_then(|properties| properties.get(name)?.as_object());
         let types: Vec<_> = property.into_iter().flat_map(own_types).collect();
-        let admits = |wanted: &str| types.contains(&wanted);
+        let admits = |kind: &str| types.contains(&kind);
         admits("string") && !admits("integer") && !admits("number")
     };
-    *text_arguments = more.arguments().filter(is_text).cloned().collect();
+    *text_arguments = paging.arguments().filter(is_text).cloned().collect();
 }
 
 /// Parses `notifications`: log notifications that are sent to clients during a call. Returns `None` after

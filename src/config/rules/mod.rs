@@ -39,12 +39,12 @@ pub(super) struct RuleSets<'n> {
 /// Entry of `rules`, or preset: rules with a common name.
 struct RuleSet<'n> {
     name: &'n Key,
-    preset: bool,
+    is_preset: bool,
     /// Declared parameters with their defaults. A parameter whose default is null is required.
     parameters: &'n [Entry],
     /// The rules; `None` if they have errors, which have already been reported.
     response: Option<&'n Node>,
-    used: Cell<bool>,
+    is_used: Cell<bool>,
 }
 
 /// Use of named rules.
@@ -102,10 +102,11 @@ pub(super) struct RuleOrigin {
 
 impl<'n> RuleSets<'n> {
     /// Parses the named rules of the file and the presets.
-    pub(super) fn read(report: &Report<'_>, own: &'n [Entry], presets: Option<&'n Node>) -> Self {
+    pub(super) fn read(report: &Report<'_>, own_entries: &'n [Entry], presets: Option<&'n Node>) -> Self {
         let presets = presets.and_then(|root| root.get("rules")?.as_map()).unwrap_or_default();
-        let own_sets = own.iter().map(|entry| read_set(report, entry, false));
-        let is_not_overridden = |entry: &&Entry| !own.iter().any(|known| known.key.text == entry.key.text);
+        let own_sets = own_entries.iter().map(|entry| read_set(report, entry, false));
+        let is_not_overridden =
+            |entry: &&Entry| !own_entries.iter().any(|known| known.key.text == entry.key.text);
         let preset_sets = presets.iter().filter(is_not_overridden).map(|entry| read_set(report, entry, true));
         Self {
             sets: own_sets.chain(preset_sets).collect(),
@@ -145,7 +146,9 @@ impl<'n> RuleSets<'n> {
     /// Warns of named rules that no route uses. Parses those without required parameters, so that their
     /// problems are reported.
     pub(super) fn check_unused(&self, report: &Report<'_>, read: impl Fn(Vec<ExpandedRule>)) {
-        for (index, set) in self.sets.iter().enumerate().filter(|(_, set)| !set.preset && !set.used.get()) {
+        for (index, set) in
+            self.sets.iter().enumerate().filter(|(_, set)| !set.is_preset && !set.is_used.get())
+        {
             let Some(response) = set.response else { continue };
             let (span, name) = (set.name.span, &set.name.text);
             let message = format!("no route uses the rules `{name}`");
@@ -172,7 +175,7 @@ struct RuleExpansion<'e> {
     sets: &'e RuleSets<'e>,
     report: &'e Report<'e>,
     /// Owner of the `response`, as named in messages.
-    user: &'e str,
+    owner: &'e str,
     /// Indices of the rule sets that are being expanded, from the outermost to the innermost.
     chain: Vec<usize>,
     /// Origin of the rules that are being expanded; `None` for the rules in the `response` itself.
@@ -181,23 +184,23 @@ struct RuleExpansion<'e> {
 }
 
 impl<'e> RuleExpansion<'e> {
-    fn new(sets: &'e RuleSets<'_>, report: &'e Report<'_>, user: &'e str) -> Self {
-        Self { sets, report, user, chain: Vec::new(), origin: None, rules: Vec::new() }
+    fn new(sets: &'e RuleSets<'_>, report: &'e Report<'_>, owner: &'e str) -> Self {
+        Self { sets, report, owner, chain: Vec::new(), origin: None, rules: Vec::new() }
     }
 
-    /// Expands a `response`; `place` is the span of its key. Returns `None` after reporting the problems.
-    fn expand(mut self, place: SourceSpan, response: &Node) -> Option<Vec<ExpandedRule>> {
-        self.add_rules(place, response).then_some(self.rules)
+    /// Expands a `response`; `key_span` is the span of its key. Returns `None` after reporting the problems.
+    fn expand(mut self, key_span: SourceSpan, response: &Node) -> Option<Vec<ExpandedRule>> {
+        self.add_rules(key_span, response).then_some(self.rules)
     }
 
     /// Adds the rules of a `response`. Returns `false` after reporting the problems.
-    fn add_rules(&mut self, place: SourceSpan, response: &Node) -> bool {
+    fn add_rules(&mut self, key_span: SourceSpan, response: &Node) -> bool {
         let Some(items) = response.as_list() else {
-            let span = if self.chain.is_empty() { place } else { response.span };
+            let span = if self.chain.is_empty() { key_span } else { response.span };
             return self.add_item(span, response);
         };
         // `fold` checks every item, so that all problems are reported in one run.
-        items.iter().fold(true, |good, item| self.add_item(first_key(item), item) & good)
+        items.iter().fold(true, |is_valid, item| self.add_item(first_key(item), item) & is_valid)
     }
 
     fn add_item(&mut self, span: SourceSpan, item: &Node) -> bool {
@@ -218,16 +221,16 @@ impl<'e> RuleExpansion<'e> {
     fn add_use(&mut self, item: &Node) -> Option<()> {
         let (report, sets) = (self.report, &self.sets.sets);
         // If there are unknown keys beside `use`, the rest is still checked.
-        let read = UseSettings::read(&cursor(report, first_key(item), item, "a use", UseSettings::KIND));
+        let settings = UseSettings::read(&cursor(report, first_key(item), item, "a use", UseSettings::KIND));
         let node = item.get("use")?;
         let name = node.as_text()?;
-        let given = item.get("with").and_then(Node::as_map);
+        let argument_entries = item.get("with").and_then(Node::as_map);
         let Some((index, set)) = sets.iter().enumerate().find(|(_, set)| set.name.text == name) else {
             let help = suggest::help(name, "known rules", sets.iter().map(|set| set.name.text.as_str()));
             let message = format!("unknown rules `{name}`");
             return report.reject(Code::UnknownRules.at_span(node.span), message, help);
         };
-        set.used.set(true);
+        set.is_used.set(true);
         if self.chain.contains(&index) {
             let cycle = self.chain.iter().chain([&index]);
             let names: Vec<_> = cycle.map(|index| format!("`{}`", sets[*index].name.text)).collect();
@@ -240,20 +243,20 @@ impl<'e> RuleExpansion<'e> {
             let help = "replace the innermost `use` with its rules";
             return report.reject(Code::RulesTooDeep.at_span(node.span), message, help);
         }
-        let arguments = set.arguments(report, node.span, given.unwrap_or_default());
+        let arguments = set.arguments(report, node.span, argument_entries.unwrap_or_default());
         let (response, arguments) = (set.response?, arguments?);
         let origin = self.origin_of(set, node.span);
         let context = origin.context.clone();
-        let before = self.origin.replace(origin);
+        let outer_origin = self.origin.replace(origin);
         self.chain.push(index);
-        let good = report.in_context(Some(context), || {
+        let added = report.in_context(Some(context), || {
             let substitution = Substitution { report, budget: &self.sets.budget, arguments };
             let substituted = substitution.substitute(response)?;
             self.add_rules(response.span, &substituted).then_some(())
         });
         self.chain.pop();
-        self.origin = before;
-        good.filter(|()| read.is_ok())
+        self.origin = outer_origin;
+        added.filter(|()| settings.is_ok())
     }
 
     /// Returns the origin of the rules of `set` that a `use` at `span` inserts.
@@ -264,8 +267,8 @@ impl<'e> RuleExpansion<'e> {
         match &self.origin {
             Some(origin) if !self.chain.is_empty() => RuleOrigin { names, ..origin.clone() },
             Some(_) | None => {
-                let kind = if set.preset { "preset" } else { "rules" };
-                let text = format!("in the {kind} `{name}`, used by {}", self.user);
+                let kind = if set.is_preset { "preset" } else { "rules" };
+                let text = format!("in the {kind} `{name}`, used by {}", self.owner);
                 RuleOrigin { names, context: ProblemContext { text, at: span } }
             }
         }
@@ -278,22 +281,22 @@ impl<'n> RuleSet<'n> {
     fn arguments<'a>(
         &'a self,
         report: &Report<'_>,
-        place: SourceSpan,
-        given: &'a [Entry],
+        span: SourceSpan,
+        entries: &'a [Entry],
     ) -> Option<Vec<(&'a str, &'a Node)>> {
         let before = report.errors();
         let names = || self.parameters.iter().map(|parameter| parameter.key.text.as_str());
         let name = &self.name.text;
-        for entry in given.iter().filter(|entry| !names().any(|known| known == entry.key.text)) {
+        for entry in entries.iter().filter(|entry| !names().any(|known| known == entry.key.text)) {
             let message = format!("the rules `{name}` have no parameter `{}`", entry.key.text);
             let help = suggest::help(&entry.key.text, "known parameters", names())
                 .unwrap_or_else(|| "remove it".to_owned());
             report.error(Code::UnknownParameter.at_span(entry.key.span), message, help);
         }
         let value_of = |Entry { key, value }: &'a Entry| {
-            let given = given.iter().find(|entry| entry.key.text == key.text).map(|entry| &entry.value);
+            let argument = entries.iter().find(|entry| entry.key.text == key.text).map(|entry| &entry.value);
             let default = Some(value).filter(|value| !matches!(value.kind, Kind::Null));
-            Some((key.text.as_str(), given.or(default)?))
+            Some((key.text.as_str(), argument.or(default)?))
         };
         let arguments: Vec<_> = self.parameters.iter().filter_map(value_of).collect();
         let has_unknown = report.errors() > before;
@@ -302,35 +305,35 @@ impl<'n> RuleSet<'n> {
             if !has_unknown {
                 let message = format!("the rules `{name}` require the parameter `{missing}`");
                 let help = format!("add `with: {{ {missing}: … }}`");
-                report.error(Code::MissingParameter.at_span(place), message, help);
+                report.error(Code::MissingParameter.at_span(span), message, help);
             }
         }
         (report.errors() == before).then_some(arguments)
     }
 }
 
-fn read_set<'n>(report: &Report<'_>, entry: &'n Entry, preset: bool) -> RuleSet<'n> {
+fn read_set<'n>(report: &Report<'_>, entry: &'n Entry, is_preset: bool) -> RuleSet<'n> {
     let mut set = RuleSet {
         name: &entry.key,
-        preset,
+        is_preset,
         parameters: &[],
         response: Some(&entry.value),
-        used: Cell::default(),
+        is_used: Cell::default(),
     };
     let declared = entry.value.get("parameters").and_then(Node::as_map).unwrap_or_default();
     if RuleSetSettings::keys().names().any(|name| entry.value.get(name).is_some()) {
         let before = report.errors();
         let value = cursor(report, entry.key.span, &entry.value, "named rules", RuleSetSettings::KIND);
-        let read = RuleSetSettings::read(&value);
+        let settings = RuleSetSettings::read(&value);
         parameters::check_names(report, declared);
         set.parameters = declared;
-        set.response = entry.value.get("response").filter(|_| read.is_ok() && report.errors() == before);
+        set.response = entry.value.get("response").filter(|_| settings.is_ok() && report.errors() == before);
     }
     let Some(response) = set.response else { return set };
-    let mut found = Vec::new();
-    parameter_uses(response, &mut found);
+    let mut uses = Vec::new();
+    parameter_uses(response, &mut uses);
     let names = || set.parameters.iter().map(|parameter| parameter.key.text.as_str());
-    for (name, span) in found.iter().filter(|(name, _)| !names().any(|known| known == *name)) {
+    for (name, span) in uses.iter().filter(|(name, _)| !names().any(|known| known == *name)) {
         let help = suggest::help(name, "known parameters", names()).unwrap_or_else(|| {
             format!("declare it under `parameters`, or write `$$({name})` for a literal `$({name})`")
         });
@@ -338,7 +341,7 @@ fn read_set<'n>(report: &Report<'_>, entry: &'n Entry, preset: bool) -> RuleSet<
         report.error(at, format!("the rules `{}` have no parameter `{name}`", entry.key.text), help);
     }
     for Key { text, span } in declared.iter().map(|parameter| &parameter.key) {
-        if !found.iter().any(|(name, _)| name == text) {
+        if !uses.iter().any(|(name, _)| name == text) {
             let help = format!("write `$({text})` in the rules, or remove it");
             let message = format!("parameter `{text}` is unused");
             report.warning(Code::UnusedParameter.at_span(*span), message, help);

@@ -27,8 +27,8 @@ pub(super) fn check_names(report: &Report<'_>, declared: &[Entry]) {
 /// Collects the parameters that a value uses, with their spans.
 pub(super) fn parameter_uses<'n>(node: &'n Node, found: &mut Vec<(&'n str, SourceSpan)>) {
     let mut find_in_text = |text: &'n str, span: SourceSpan| {
-        let named = PARAMETER_USE.captures_iter(text).filter(|usage| usage.name("escape").is_none());
-        found.extend(named.filter_map(|usage: Captures<'n>| Some((usage.name("name")?.as_str(), span))));
+        let uses = PARAMETER_USE.captures_iter(text).filter(|usage| usage.name("escape").is_none());
+        found.extend(uses.filter_map(|usage: Captures<'n>| Some((usage.name("name")?.as_str(), span))));
     };
     node.as_text().into_iter().for_each(|text| find_in_text(text, node.span));
     for Entry { key, .. } in node.as_map().unwrap_or_default() {
@@ -69,10 +69,10 @@ impl Substitution<'_> {
     }
 
     fn substitute_in_map(&self, entries: &[Entry]) -> Option<Vec<Entry>> {
-        let (mut substituted, mut known) = (Vec::new(), HashSet::new());
+        let (mut substituted, mut seen) = (Vec::new(), HashSet::new());
         for Entry { key, value } in entries {
             let text = self.substitute_in_text(key.span, &key.text)?;
-            if !known.insert(text.clone()) {
+            if !seen.insert(text.clone()) {
                 let (message, help) =
                     (format!("duplicate key `{text}`"), "use another value of the parameter");
                 return self.report.reject(Code::DuplicateKey.at_span(key.span), message, help);
@@ -86,11 +86,11 @@ impl Substitution<'_> {
     fn substitute_in_text(&self, span: SourceSpan, text: &str) -> Option<String> {
         self.spend(0, text.len(), span)?;
         let mut is_valid = true;
-        let substituted = PARAMETER_USE.replace_all(text, |found: &Captures<'_>| {
-            let inserted = match self.argument(&found["name"]) {
-                _ if found.name("escape").is_some() => Some(found[0][1..].to_owned()),
-                None => Some(found[0].to_owned()),
-                Some(argument) => self.insertable(&found["name"], argument),
+        let substituted = PARAMETER_USE.replace_all(text, |captures: &Captures<'_>| {
+            let inserted = match self.argument(&captures["name"]) {
+                _ if captures.name("escape").is_some() => Some(captures[0][1..].to_owned()),
+                None => Some(captures[0].to_owned()),
+                Some(argument) => self.insertable(&captures["name"], argument),
             };
             // Nothing is inserted after a problem, so that the string does not exceed the limit.
             let inserted = inserted.filter(|text| is_valid && self.spend(0, text.len(), span).is_some());
@@ -104,8 +104,9 @@ impl Substitution<'_> {
     /// map.
     fn insertable(&self, name: &str, argument: &Node) -> Option<String> {
         argument.scalar().or_else(|| {
-            let found = argument.describe();
-            let message = format!("the parameter `{name}` is used inside a string, so it can't be {found}");
+            let description = argument.describe();
+            let message =
+                format!("the parameter `{name}` is used inside a string, so it can't be {description}");
             let help = "write a string or a number; a list or a map can only replace a whole value";
             self.report.reject(Code::WrongType.at_span(argument.span), message, help)
         })

@@ -88,7 +88,7 @@ fn is_plain(kind: ValueKind) -> bool {
 fn description(key: &KeySpec) -> String {
     let description = key.full_description().replace('`', "");
     match key.kind {
-        ValueKind::Count(only, most) if only == most => description,
+        ValueKind::Count(min, max) if min == max => description,
         ValueKind::Duration(..)
         | ValueKind::Size(..)
         | ValueKind::Count(..)
@@ -160,8 +160,8 @@ fn the_page_of_the_full_file_has_every_key_with_its_description() {
     if std::env::var("UPDATE_GOLDEN").is_ok() {
         std::fs::write(PAGE, &expected).unwrap();
     }
-    let written = std::fs::read_to_string(PAGE).unwrap_or_default();
-    assert!(written == expected, "{PAGE} is behind the keys: run with UPDATE_GOLDEN=1");
+    let actual = std::fs::read_to_string(PAGE).unwrap_or_default();
+    assert!(actual == expected, "{PAGE} is behind the keys: run with UPDATE_GOLDEN=1");
 }
 
 #[test]

@@ -54,10 +54,10 @@ fn loaded(text: &str) -> Loaded {
 
 /// Certificate and its key in PEM.
 fn identity() -> (&'static str, &'static str) {
-    static MADE: std::sync::OnceLock<(String, String)> = std::sync::OnceLock::new();
-    let (certificate, key) = MADE.get_or_init(|| {
-        let made = rcgen::generate_simple_self_signed(["client.test".to_owned()]).unwrap();
-        (made.cert.pem(), made.signing_key.serialize_pem())
+    static IDENTITY: std::sync::OnceLock<(String, String)> = std::sync::OnceLock::new();
+    let (certificate, key) = IDENTITY.get_or_init(|| {
+        let generated = rcgen::generate_simple_self_signed(["client.test".to_owned()]).unwrap();
+        (generated.cert.pem(), generated.signing_key.serialize_pem())
     });
     (certificate, key)
 }
@@ -80,11 +80,11 @@ fn three_lines_are_enough() {
 fn every_key_of_the_table_is_read() {
     let loaded = loaded(FULL);
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
-    let written: BTreeSet<String> = keys_of(&serde_json::to_value(tree(FULL)).unwrap());
+    let used_keys: BTreeSet<String> = keys_of(&serde_json::to_value(tree(FULL)).unwrap());
     let mut missing = Vec::new();
     for (section, definition) in sections(&schema()) {
         for key in definition {
-            if !written.contains(&key) {
+            if !used_keys.contains(&key) {
                 missing.push(format!("{section}.{key}"));
             }
         }
@@ -238,8 +238,8 @@ fn defaults_are_those_that_the_table_names() {
         ),
     ];
     for (key, value) in found {
-        let means = DefaultSettings::keys().get(key).unwrap().full_description();
-        assert!(means.ends_with(&format!("Default {value}.")), "{key}: {means}, found {value}");
+        let description = DefaultSettings::keys().get(key).unwrap().full_description();
+        assert!(description.ends_with(&format!("Default {value}.")), "{key}: {description}, found {value}");
     }
 }
 
@@ -318,8 +318,8 @@ fn authorization_servers_may_be_set_by_variables() {
 #[test]
 fn selectors_determine_the_output_schema() {
     let schema = |html: &str| {
-        let reply = format!("    response: {{ extract: {{ html: {html} }} }}\n");
-        let schema = loaded(&format!("{MINIMAL}{reply}")).routes[0].route.definition.output_schema.clone();
+        let response = format!("    response: {{ extract: {{ html: {html} }} }}\n");
+        let schema = loaded(&format!("{MINIMAL}{response}")).routes[0].route.definition.output_schema.clone();
         schema.map(|schema| Value::from(schema.as_ref().clone()))
     };
     let select = "select: { name: h1, tags: { css: i, all: true }, of: { css: b, optional: true } }";
@@ -344,16 +344,16 @@ fn selectors_determine_the_output_schema() {
 
 #[test]
 fn a_tool_whose_results_pass_without_a_rule_has_no_output_schema_of_its_rules() {
-    let route = |more: &str| {
+    let route = |extra_keys: &str| {
         let text = "upstreams: { a: { mcp: 'http://127.0.0.1:1/mcp' } }\nroutes:\n  t:\n    request: CALL a/t\n    \
                     response: { extract: { mcp: { fields: { n: integer } } } }\n";
-        let loaded = loaded(&format!("{text}{more}"));
-        let file = &loaded.routes[0];
-        (file.route.definition.output_schema.is_some(), file.no_output_schema.clone())
+        let loaded = loaded(&format!("{text}{extra_keys}"));
+        let compiled = &loaded.routes[0];
+        (compiled.route.definition.output_schema.is_some(), compiled.no_output_schema.clone())
     };
-    let passes = "without `on_no_match: error`, a success that no rule matches passes through";
-    assert_eq!(route(""), (false, Some(passes.to_owned())));
-    assert_eq!(route("    on_no_match: text\n"), (false, Some(passes.to_owned())));
+    let reason = "without `on_no_match: error`, a success that no rule matches passes through";
+    assert_eq!(route(""), (false, Some(reason.to_owned())));
+    assert_eq!(route("    on_no_match: text\n"), (false, Some(reason.to_owned())));
     assert_eq!(route("    on_no_match: error\n"), (true, None));
 }
 

@@ -151,14 +151,14 @@ fn presets_have_messages_for_unusual_responses() {
                 headers.insert("content-type", http::HeaderValue::from_static("application/problem+json"));
             }
             let input = CallInput::new(&route.definition.name, &args);
-            let reply = UpstreamResponse::new(status, headers, body.into());
-            let notes = translate(&route.translator, input, &reply, &mut Trace::off()).notes;
-            let wordless: Vec<_> = notes
+            let response = UpstreamResponse::new(status, headers, body.into());
+            let notes = translate(&route.translator, input, &response, &mut Trace::off()).notes;
+            let fallback_notes: Vec<_> = notes
                 .iter()
                 .map(|note| format!("{note:?}"))
                 .filter(|note| note.contains("filled in") || note.contains("empty text"))
                 .collect();
-            assert!(wordless.is_empty(), "{name} of {status}, {body:?}: {wordless:?}");
+            assert!(fallback_notes.is_empty(), "{name} of {status}, {body:?}: {fallback_notes:?}");
         }
     }
 }

@@ -52,10 +52,10 @@ fn table(keys: &KeyTable) -> String {
 
 #[test]
 fn the_reference_has_every_key() {
-    let mut shown = BTreeSet::new();
+    let mut documented = BTreeSet::new();
     for page in reference() {
-        let written = std::fs::read_to_string(&page).unwrap();
-        let expected = with_tables(&written, &mut shown);
+        let actual = std::fs::read_to_string(&page).unwrap();
+        let expected = with_tables(&actual, &mut documented);
         #[expect(
             clippy::disallowed_methods,
             reason = "an environment variable that is a switch of the tests"
@@ -65,23 +65,23 @@ fn the_reference_has_every_key() {
             continue;
         }
         let page = page.display();
-        assert!(written == expected, "{page} is behind the table of keys: run with UPDATE_GOLDEN=1");
+        assert!(actual == expected, "{page} is behind the table of keys: run with UPDATE_GOLDEN=1");
     }
     let missing: Vec<_> =
-        all_sections().iter().map(|section| section.id).filter(|id| !shown.contains(*id)).collect();
+        all_sections().iter().map(|section| section.id).filter(|id| !documented.contains(*id)).collect();
     assert!(missing.is_empty(), "the reference does not show {missing:?}");
 }
 
 /// Page with its tables generated from the keys.
-fn with_tables(written: &str, shown: &mut BTreeSet<String>) -> String {
+fn with_tables(page: &str, documented: &mut BTreeSet<String>) -> String {
     let mut expected = String::new();
-    let mut rest = written;
+    let mut rest = page;
     while let Some(at) = rest.find("<!-- keys ") {
         let end = at + rest[at..].find("-->").unwrap() + 3;
         let id = rest[at + 10..end - 3].trim();
         let section = all_sections().into_iter().find(|section| section.id == id).unwrap();
         expected.push_str(&format!("{}\n\n{}\n", &rest[..end], table(section)));
-        shown.insert(id.to_owned());
+        documented.insert(id.to_owned());
         rest = &rest[end + rest[end..].find("<!-- end -->").unwrap()..];
     }
     expected.push_str(rest);
@@ -90,20 +90,20 @@ fn with_tables(written: &str, shown: &mut BTreeSet<String>) -> String {
 
 /// All sections that can be reached from the root.
 pub(super) fn all_sections() -> Vec<&'static KeyTable> {
-    fn below(kind: ValueKind, found: &mut Vec<&'static KeyTable>) {
+    fn visit_kind(kind: ValueKind, found: &mut Vec<&'static KeyTable>) {
         match kind {
             ValueKind::Section(keys) => visit(keys(), found),
             ValueKind::List(inner) | ValueKind::OneOrMore(inner) | ValueKind::Map(inner) => {
-                below(*inner, found)
+                visit_kind(*inner, found)
             }
-            ValueKind::Either(kinds) => kinds.iter().for_each(|kind| below(*kind, found)),
+            ValueKind::Either(kinds) => kinds.iter().for_each(|kind| visit_kind(*kind, found)),
             _ => {}
         }
     }
     fn visit(keys: &'static KeyTable, found: &mut Vec<&'static KeyTable>) {
         if !found.iter().any(|known| known.id == keys.id) {
             found.push(keys);
-            keys.keys().for_each(|key| below(key.kind, found));
+            keys.keys().for_each(|key| visit_kind(key.kind, found));
         }
     }
     let mut found = Vec::new();
@@ -139,24 +139,24 @@ fn the_example_files_load() {
 
 /// Documentation of each section: its name, and the link from the index of keys.
 fn positions_of_sections() -> BTreeMap<String, (String, String)> {
-    let mut places = BTreeMap::new();
+    let mut positions = BTreeMap::new();
     for page in reference() {
-        let written = std::fs::read_to_string(&page).unwrap();
+        let text = std::fs::read_to_string(&page).unwrap();
         let name = page.strip_prefix(FOLDER).unwrap().display();
-        let (mut heading, mut named, mut is_code) = (String::new(), String::new(), false);
+        let (mut heading, mut label, mut is_code) = (String::new(), String::new(), false);
         let page = page.file_stem().unwrap().to_str().unwrap();
-        for line in written.lines() {
+        for line in text.lines() {
             is_code ^= line.starts_with("```");
             if let Some(id) = line.strip_prefix("<!-- keys ").and_then(|rest| rest.strip_suffix(" -->")) {
                 let is_kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
                 let anchor: String = heading.to_lowercase().chars().filter(is_kept).collect();
                 let link = format!("{name}#{}", anchor.replace(' ', "-"));
-                places.insert(id.to_owned(), (named.clone(), link));
+                positions.insert(id.to_owned(), (label.clone(), link));
             } else if !is_code && line.starts_with('#') {
                 heading = line.trim_start_matches('#').trim().to_owned();
                 // The heading alone in a chapter, whose headings are sections.
                 let plain = heading.replace('`', "");
-                named = match (page, line.starts_with("# ")) {
+                label = match (page, line.starts_with("# ")) {
                     (page, true) => page.to_owned(),
                     (page, false) if CHAPTERS.contains(&page) => plain,
                     (page, false) => format!("{page}: {plain}"),
@@ -164,16 +164,16 @@ fn positions_of_sections() -> BTreeMap<String, (String, String)> {
             }
         }
     }
-    places
+    positions
 }
 
 /// Alphabetical index of keys, each with the sections that have it.
 fn index_of_keys() -> String {
-    let places = positions_of_sections();
+    let positions = positions_of_sections();
     let mut keys = BTreeMap::<_, BTreeSet<(String, String)>>::new();
     for section in all_sections() {
         for key in section.keys() {
-            keys.entry(key.name).or_default().insert(places[section.id].clone());
+            keys.entry(key.name).or_default().insert(positions[section.id].clone());
         }
     }
     let mut index = String::from(
@@ -201,6 +201,6 @@ fn the_index_has_every_key() {
         std::fs::write(page, &expected).unwrap();
         return;
     }
-    let written = std::fs::read_to_string(page).unwrap_or_default();
-    assert!(written == expected, "{page} is behind the keys: run with UPDATE_GOLDEN=1");
+    let actual = std::fs::read_to_string(page).unwrap_or_default();
+    assert!(actual == expected, "{page} is behind the keys: run with UPDATE_GOLDEN=1");
 }

@@ -14,7 +14,7 @@ fn loaded(telemetry: &str, variables: &[(&str, &str)]) -> Result<Loaded, Problem
     load(&sources)
 }
 
-fn good(telemetry: &str, variables: &[(&str, &str)]) -> Loaded {
+fn load_valid(telemetry: &str, variables: &[(&str, &str)]) -> Loaded {
     loaded(telemetry, variables).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
@@ -23,7 +23,7 @@ const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://variable.
 
 #[test]
 fn nothing_is_exported_without_an_endpoint() {
-    let telemetry = good("", &[("OTEL_TRACES_SAMPLER", "always_on")]).telemetry;
+    let telemetry = load_valid("", &[("OTEL_TRACES_SAMPLER", "always_on")]).telemetry;
     assert!(telemetry.traces.is_none() && telemetry.metrics.is_none());
     for (file, variables) in [
         ("telemetry: { endpoint: 'http://c.test', traces: off, metrics_interval: off }", vec![]),
@@ -35,14 +35,14 @@ fn nothing_is_exported_without_an_endpoint() {
             vec![ENDPOINT, ("OTEL_TRACES_EXPORTER", "none"), ("OTEL_METRICS_EXPORTER", "none")],
         ),
     ] {
-        let telemetry = good(file, &variables).telemetry;
+        let telemetry = load_valid(file, &variables).telemetry;
         assert!(telemetry.traces.is_none() && telemetry.metrics.is_none(), "{file}");
     }
 }
 
 #[test]
 fn variables_go_before_the_file() {
-    let telemetry = good(FILE, &[]).telemetry;
+    let telemetry = load_valid(FILE, &[]).telemetry;
     let (traces, metrics) = (telemetry.traces.unwrap(), telemetry.metrics.unwrap());
     assert_eq!(traces.collector.address.to_string(), "http://file.test:4318/v1/traces");
     assert_eq!(traces.sampling, Sampling { by_parent: false, ratio: 1.0 });
@@ -56,7 +56,7 @@ fn variables_go_before_the_file() {
         ("OTEL_EXPORTER_OTLP_HEADERS", "a=b%20c, x-d = e"),
         ("OTEL_EXPORTER_OTLP_TIMEOUT", "1500"),
     ];
-    let telemetry = good(FILE, &variables).telemetry;
+    let telemetry = load_valid(FILE, &variables).telemetry;
     let (traces, metrics) = (telemetry.traces.unwrap(), telemetry.metrics.unwrap());
     assert_eq!(traces.collector.address.to_string(), "http://variable.test:4318/v1/traces");
     assert_eq!(metrics.collector.address.to_string(), "http://m.test/x");
@@ -79,7 +79,7 @@ fn an_unknown_value_of_a_variable_is_ignored_with_a_warning() {
         ("OTEL_RESOURCE_ATTRIBUTES", "nothing"),
         ("OTEL_EXPORTER_OTLP_HEADERS", "a b=c"),
     ] {
-        let loaded = good("", &[ENDPOINT, (name, value)]);
+        let loaded = load_valid("", &[ENDPOINT, (name, value)]);
         assert!(loaded.telemetry.traces.is_some(), "{name}");
         assert!(loaded.warnings.iter().any(|warning| warning.file == name), "{name}: {:?}", loaded.warnings);
     }
@@ -108,10 +108,10 @@ fn a_certificate_is_read_up_to_the_limit_of_every_file_that_is_named() {
     let path = std::env::temp_dir().join(format!("glossator-collector-{}.pem", std::process::id()));
     // A device without an end is read up to the limit only.
     std::fs::File::create(&path).unwrap().set_len(1 << 31).unwrap();
-    let long = good("", &[ENDPOINT, (name, path.to_str().unwrap())]);
+    let too_long = load_valid("", &[ENDPOINT, (name, path.to_str().unwrap())]);
     std::fs::remove_file(&path).unwrap();
-    let gone = good("", &[ENDPOINT, (name, path.to_str().unwrap())]);
-    for (loaded, words) in [(long, "is longer than 1MiB"), (gone, "does not exist")] {
+    let missing = load_valid("", &[ENDPOINT, (name, path.to_str().unwrap())]);
+    for (loaded, words) in [(too_long, "is longer than 1MiB"), (missing, "does not exist")] {
         let warnings = loaded.warnings.iter().filter(|warning| warning.file == name);
         let messages = warnings.map(|warning| warning.message.as_str()).collect::<Vec<_>>();
         assert_eq!(messages, [format!("it is ignored: the file `{}` {words}", path.display())]);

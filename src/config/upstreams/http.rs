@@ -25,9 +25,9 @@ impl Addresses {
         if std::iter::once(&self.first).chain(&self.others).any(|address| address.name().is_some()) {
             return;
         }
-        let warn = |name: &str, why: &str, help: &str| {
+        let warn = |name: &str, reason: &str, help: &str| {
             if let Some(entry) = value.sibling_entry(name) {
-                let message = format!("`{name}` has no effect: {why}");
+                let message = format!("`{name}` has no effect: {reason}");
                 value.context.report.warning(Code::SingleAddress.at_span(entry.key.span), message, help);
             }
         };
@@ -108,13 +108,13 @@ fn address(value: &Cursor<'_>) -> Checked<Address> {
 
 /// Help for a string that is not a URL, by its probable meaning: a variable, a command line or a host.
 fn help_for(text: &str, is_external: bool) -> String {
-    let shown = Some(text).filter(|text| !is_external && !text.contains("://"));
+    let displayable = Some(text).filter(|text| !is_external && !text.contains("://"));
     let host = text.split(['/', '?']).next().unwrap_or_default();
-    if let Some(name) = shown.and_then(variable_name) {
+    if let Some(name) = displayable.and_then(variable_name) {
         format!("write `${{{name}}}`")
-    } else if let Some(words) = shown.and_then(words_of_command) {
+    } else if let Some(words) = displayable.and_then(words_of_command) {
         format!("write `http://HOST:PORT`; for a program, write `{{ command: [{words}] }}`")
-    } else if shown.is_some() && host.parse::<Authority>().is_ok() {
+    } else if displayable.is_some() && host.parse::<Authority>().is_ok() {
         format!("write `http://{text}`")
     } else {
         "write `http://HOST:PORT`, with a port from 1 to 65535".to_owned()
@@ -143,29 +143,29 @@ fn words_of_command(line: &str) -> Option<String> {
     (is_line && !words.is_empty()).then(|| words.join(", "))
 }
 
-/// Creates the settings of an upstream with these addresses; takes the other settings from `written`.
+/// Creates the settings of an upstream with these addresses; takes the other settings from `section`.
 pub(super) fn settings(
     name: UpstreamName,
     addresses: Addresses,
-    written: &mut UpstreamSection,
+    section: &mut UpstreamSection,
 ) -> Box<HttpSettings> {
     Box::new(HttpSettings {
         others: addresses.others,
-        outlier_detection: written.outlier_detection.clone().on().unwrap_or_else(|| {
+        outlier_detection: section.outlier_detection.clone().on().unwrap_or_else(|| {
             OutlierDetectionSettings { consecutive_failures: None, ..OutlierDetectionSettings::default() }
         }),
-        health_check: written.health_check.take(),
-        dns_refresh_interval: written.dns_refresh_interval,
-        protocol: written.protocol,
-        tls: written.tls.take(),
-        connect_timeout: written.connect_timeout,
-        max_redirects: written.max_redirects.unwrap_or(HttpSettings::REDIRECTS_DEFAULT),
-        headers: std::mem::take(&mut written.headers),
-        query: written.query.take().unwrap_or_default(),
-        auth: written.credentials.take(),
+        health_check: section.health_check.take(),
+        dns_refresh_interval: section.dns_refresh_interval,
+        protocol: section.protocol,
+        tls: section.tls.take(),
+        connect_timeout: section.connect_timeout,
+        max_redirects: section.max_redirects.unwrap_or(HttpSettings::REDIRECTS_DEFAULT),
+        headers: std::mem::take(&mut section.headers),
+        query: section.query.take().unwrap_or_default(),
+        auth: section.credentials.take(),
         // With fewer idle connections, connections would be closed after each burst and reopened for the
         // next.
-        idle_connections: written.policies.max_in_flight(),
+        idle_connections: section.policies.max_in_flight(),
         ..HttpSettings::new(name, addresses.first)
     })
 }

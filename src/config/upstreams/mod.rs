@@ -159,20 +159,20 @@ pub(super) fn read(
         ..UpstreamSection::default()
     };
     let cursor = Cursor::new(context, key.span, node, "`url`", UpstreamSection::KIND);
-    let written = OpenSection::read_known(&cursor, Some(base));
-    let (name, mut written): (_, UpstreamSection) = (name.ok()?, written.ok()?);
-    let policy = written.policies;
+    let section = OpenSection::read_known(&cursor, Some(base));
+    let (name, mut section): (_, UpstreamSection) = (name.ok()?, section.ok()?);
+    let policy = section.policies;
     // If `defaults` has a limit per client, even a limit that is never reached has an effect: it replaces the
     // default.
     if defaults.policies.max_in_flight_per_client.is_none() {
         warn_of_client_limit(report, node, &policy);
     }
-    let settings = written.settings(context, name)?;
+    let settings = section.settings(context, name)?;
     let is_mcp = matches!(settings, UpstreamSettings::Mcp(_));
-    let tools = written.tools.on().filter(|_| is_mcp);
-    let all = || tools.as_ref().map(|_| NameRules::default());
-    let prompts = written.prompts.map_or_else(all, |Offered(rules)| Some(rules?.names));
-    let resources = written.resources.map_or_else(all, |Offered(rules)| Some(rules?.names));
+    let tools = section.tools.on().filter(|_| is_mcp);
+    let default_rules = || tools.as_ref().map(|_| NameRules::default());
+    let prompts = section.prompts.map_or_else(default_rules, |Offered(rules)| Some(rules?.names));
+    let resources = section.resources.map_or_else(default_rules, |Offered(rules)| Some(rules?.names));
     Some(ParsedUpstream {
         secrets: secrets(report, entry, &settings)?,
         settings,
@@ -181,22 +181,22 @@ pub(super) fn read(
         tools,
         prompts,
         resources,
-        limits: written.limits,
+        limits: section.limits,
     })
 }
 
 /// Warns of a limit per client that can never be reached. Queued requests count towards the limit, so a limit
 /// slightly above `max_in_flight` can be reached.
 pub(super) fn warn_of_client_limit(report: &Report<'_>, node: &Node, policy: &PolicySettings) {
-    let all = policy.max_in_flight() + PolicySettings::MAX_QUEUED;
-    if policy.max_in_flight_per_client.is_some_and(|limit| limit >= all)
+    let max_requests = policy.max_in_flight() + PolicySettings::MAX_QUEUED;
+    if policy.max_in_flight_per_client.is_some_and(|limit| limit >= max_requests)
         && let Some(entry) = node.entry("max_in_flight_per_client")
     {
         let message = format!(
-            "`max_in_flight_per_client` has no effect: all clients together have at most {all} requests in \
-             flight or queued"
+            "`max_in_flight_per_client` has no effect: all clients together have at most {max_requests} \
+             requests in flight or queued"
         );
-        let help = format!("write a lower limit than {all}, or remove it");
+        let help = format!("write a lower limit than {max_requests}, or remove it");
         report.warning(Code::LimitNeverReached.at_span(entry.key.span), message, help);
     }
 }
@@ -207,12 +207,12 @@ impl UpstreamSection {
         /// Default of `max_redirects` for MCP servers: many of them redirect `/mcp` to `/mcp/`.
         const REDIRECTS_OF_MCP: u8 = 2;
         let (cwd, env) = (self.cwd.take(), std::mem::take(&mut self.env));
-        if let Some(line) = self.command.take() {
-            return program::command(context, name, line, cwd, env).ok().map(UpstreamSettings::Command);
+        if let Some(command) = self.command.take() {
+            return program::command(context, name, command, cwd, env).ok().map(UpstreamSettings::Command);
         }
-        if let Some(line) = self.cgi.take() {
+        if let Some(command) = self.cgi.take() {
             let has_working_directory = cwd.is_some();
-            let mut program = program::command(context, name, line, cwd, env).ok()?;
+            let mut program = program::command(context, name, command, cwd, env).ok()?;
             program.arg0 = program.path.to_string_lossy().into_owned();
             // The default working directory is the directory of the program (RFC 3875, section 7.2).
             if let Some(directory) = program.path.parent().filter(|_| !has_working_directory) {
@@ -235,8 +235,10 @@ impl UpstreamSection {
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         // If there are an address and a program, `check_keys` reports the conflict.
         let program = self.command.as_ref().or(self.cgi.as_ref());
-        if let (Some(at), _, None) | (_, Some(McpServer::At(at)), None) = (&self.url, &self.mcp, program) {
-            let (tls, is_tls) = (self.tls.take(), at.first.is_tls());
+        if let (Some(addresses), _, None) | (_, Some(McpServer::At(addresses)), None) =
+            (&self.url, &self.mcp, program)
+        {
+            let (tls, is_tls) = (self.tls.take(), addresses.first.is_tls());
             self.tls = ClientTls::for_address(tls, is_tls, "https://", section)?;
         }
         Ok(self)
@@ -246,7 +248,7 @@ impl UpstreamSection {
     /// kind.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         let mut kinds = KEYS_BY_KIND.into_iter().filter(|(key, _)| section.entry(key).is_some());
-        let Some((key, own)) = kinds.next() else {
+        let Some((key, own_keys)) = kinds.next() else {
             let help = "write `url: http://127.0.0.1:9000`";
             return Err(section.missing("an upstream has no `url`".to_owned(), help));
         };
@@ -256,10 +258,10 @@ impl UpstreamSection {
         let entries = section.value.node.as_map().unwrap_or_default();
         for name in entries.iter().map(|entry| entry.key.text.as_str()) {
             let is_of_a_kind = KEYS_BY_KIND.iter().any(|(kind, keys)| *kind == name || has(keys, name));
-            if is_of_a_kind && name != key && !has(own, name) {
+            if is_of_a_kind && name != key && !has(own_keys, name) {
                 checked = Err(section.conflict(name, key));
             }
-            if is_child && has(&[OF_ADDRESSES], name) {
+            if is_child && has(&[ADDRESS_KEYS], name) {
                 checked = Err(section.conflict(name, "mcp: { command: … }"));
             }
         }
@@ -290,26 +292,26 @@ fn secrets(report: &Report<'_>, entry: &Entry, settings: &UpstreamSettings) -> O
 /// Computes the fingerprint of an upstream's configuration, including the values of variables in it. The
 /// contents of referenced files are not included, so that a renewed secret does not change the fingerprint.
 fn config_fingerprint(environment: &Environment, entry: &Entry) -> Arc<str> {
-    let written = serde_json::json!([entry.key.text, entry.value.to_json()]).to_string();
-    let named = written.split("${").skip(1).filter_map(|rest| {
+    let serialized = serde_json::json!([entry.key.text, entry.value.to_json()]).to_string();
+    let values = serialized.split("${").skip(1).filter_map(|rest| {
         let name = rest.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next()?;
         Some(environment.get(name).unwrap_or_default())
     });
-    let all = std::iter::once(written.as_str()).chain(named).collect::<Vec<_>>().join("\n");
-    fingerprint(all.as_bytes()).into()
+    let content = std::iter::once(serialized.as_str()).chain(values).collect::<Vec<_>>().join("\n");
+    fingerprint(content.as_bytes()).into()
 }
 
 /// Keys that apply to upstreams with an address.
-const OF_ADDRESSES: &str = "outlier_detection health_check dns_refresh_interval protocol tls connect_timeout \
+const ADDRESS_KEYS: &str = "outlier_detection health_check dns_refresh_interval protocol tls connect_timeout \
                             headers query credentials max_redirects";
 
 /// Key that selects each kind of upstream, and keys that apply to the kind.
 const KEYS_BY_KIND: [(&str, &[&str]); 4] = [
-    ("url", &[OF_ADDRESSES]),
+    ("url", &[ADDRESS_KEYS]),
     ("command", &["cwd env"]),
     ("cgi", &["cwd env"]),
     // An MCP server may have an address instead of a program.
-    ("mcp", &["tools prompts resources", OF_ADDRESSES]),
+    ("mcp", &["tools prompts resources", ADDRESS_KEYS]),
 ];
 
 /// Parses the name of a forwarded header.
@@ -327,7 +329,7 @@ pub(super) fn header_name(context: ReadContext<'_>, text: &str, span: SourceSpan
         let help = "write letters, digits and `-`: `X-Request-Id`";
         context.reject_at(Code::InvalidName.at_span(span), format!("`{text}` is not a header name"), help)
     })?;
-    if RESERVED_HEADERS.split(' ').any(|own| own == name) {
+    if RESERVED_HEADERS.split(' ').any(|reserved| reserved == name) {
         let message = format!("the header `{name}` is reserved: glossator sets it for each connection");
         let help = match name == HOST {
             true => "write `headers: { Host: NAME }` in the upstream, for all of its requests",

@@ -19,7 +19,7 @@ use crate::upstream::program::Program;
 /// Program with its fixed arguments.
 pub(super) struct ProgramCommand {
     program: String,
-    place: SourceSpan,
+    span: SourceSpan,
     arguments: Vec<Expanded>,
 }
 
@@ -46,12 +46,12 @@ impl Setting for ProgramCommand {
             return value.reject_kind("a list", Some(help.to_owned()));
         };
         let words: Vec<Expanded> = read_each(items.iter().map(|item| word(value.context, item)))?;
-        let (mut words, empty) = (words.into_iter(), Code::EmptyValue.at_span(value.node.span));
+        let (mut words, at) = (words.into_iter(), Code::EmptyValue.at_span(value.node.span));
         match (items.as_slice(), words.next()) {
             ([first, ..], Some(program)) if !program.text.trim().is_empty() => {
-                Ok(Self { program: program.text, place: first.span, arguments: words.collect() })
+                Ok(Self { program: program.text, span: first.span, arguments: words.collect() })
             }
-            _ => value.reject_coded(empty, "`command` has no program", help),
+            _ => value.reject_coded(at, "`command` has no program", help),
         }
     }
 }
@@ -79,14 +79,14 @@ fn without_nul(context: ReadContext<'_>, span: SourceSpan, expanded: Expanded) -
 
 /// Parses the path of a CGI program.
 pub(super) fn read_cgi(value: &Cursor<'_>) -> Checked<Option<ProgramCommand>> {
-    let (place, arguments) = (value.node.span, Vec::new());
-    let program = expansion::expand(value.context, place, text_of(value)?)?.text;
+    let (span, arguments) = (value.node.span, Vec::new());
+    let program = expansion::expand(value.context, span, text_of(value)?)?.text;
     if !program.contains('/') {
         let message = format!("`cgi` must be the path of a program, found {}", value.node.describe());
         let help = format!("write `/usr/lib/cgi-bin/{program}`, or `./{program}`");
         return value.reject(Invalid::new(message, help));
     }
-    Ok(Some(ProgramCommand { program, place, arguments }))
+    Ok(Some(ProgramCommand { program, span, arguments }))
 }
 
 /// Parses a working directory; warns if it does not exist.
@@ -104,12 +104,12 @@ pub(super) fn read_directory(value: &Cursor<'_>) -> Checked<Option<PathBuf>> {
 pub(super) fn command(
     context: ReadContext<'_>,
     name: UpstreamName,
-    ProgramCommand { program, place, arguments }: ProgramCommand,
+    ProgramCommand { program, span, arguments }: ProgramCommand,
     cwd: Option<PathBuf>,
     env: EnvSettings,
 ) -> Checked<Program> {
     let (environment, mut secrets) = env.variables(context.environment);
-    let path = find(context, place, &program, &environment)?;
+    let path = find(context, span, &program, &environment)?;
     secrets.extend(arguments.iter().filter(|word| word.external).map(|word| word.text.clone()));
     let working_directory = cwd.unwrap_or_else(|| Program::WORKING_DIRECTORY_DEFAULT.into());
     let arguments = arguments.into_iter().map(|word| word.text).collect();
@@ -123,7 +123,7 @@ fn find(
     name: &str,
     environment: &[(String, String)],
 ) -> Checked<PathBuf> {
-    let (paths, place) = if name.contains('/') {
+    let (paths, location) = if name.contains('/') {
         (vec![absolute(context, span, name)?], String::new())
     } else {
         let path = environment.iter().find(|(known, _)| known == "PATH");
@@ -134,7 +134,7 @@ fn find(
     if let Some(found) = paths.iter().find(|path| is_program(path)) {
         return Ok(found.clone());
     }
-    let message = format!("there is no executable file `{name}`{place}");
+    let message = format!("there is no executable file `{name}`{location}");
     let help = "install it, correct the path, or run `chmod +x`; every call fails until then";
     context.report.warning(Code::ProgramNotFound.at_span(span), message, help);
     Ok(paths.into_iter().next().filter(|_| name.contains('/')).unwrap_or_else(|| name.into()))
@@ -178,7 +178,7 @@ impl EnvSettings {
                 secrets.push(text.clone());
             }
             match variables.iter_mut().find(|(known, _)| *known == name) {
-                Some(known) => known.1 = text,
+                Some(variable) => variable.1 = text,
                 None => variables.push((name, text)),
             }
         }

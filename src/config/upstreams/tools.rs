@@ -184,8 +184,8 @@ impl NameRules {
 
     /// Returns the name of an entry for clients. Characters that some clients reject are replaced with `_`.
     pub(in crate::config) fn name_of(&self, name: &str) -> String {
-        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-        self.prefix.chars().chain(name.chars()).map(|c| if allowed(c) { c } else { '_' }).collect()
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        self.prefix.chars().chain(name.chars()).map(|c| if is_allowed(c) { c } else { '_' }).collect()
     }
 
     /// Returns the names that the entries may have, until the server has listed them.

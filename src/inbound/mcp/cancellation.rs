@@ -58,16 +58,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_is_cancelled_in_its_session_only() {
-        let all = InFlightRequests::default();
-        let (mine, other) = (all.add("mine", r#""a""#).unwrap(), all.add("other", r#""a""#).unwrap());
-        assert!(all.add("mine", r#""\u0061""#).is_none(), "the same id");
-        assert!(all.add("mine", "1").is_some());
-        assert!(all.cancel("mine", r#""\u0061""#));
+        let requests = InFlightRequests::default();
+        let (mine, other) =
+            (requests.add("mine", r#""a""#).unwrap(), requests.add("other", r#""a""#).unwrap());
+        assert!(requests.add("mine", r#""\u0061""#).is_none(), "the same id");
+        assert!(requests.add("mine", "1").is_some());
+        assert!(requests.cancel("mine", r#""\u0061""#));
         mine.0.notified().await;
         drop(mine);
-        assert!(!all.cancel("mine", r#""a""#));
-        assert!(all.add("mine", &format!("{:0300}", 1)).is_none());
+        assert!(!requests.cancel("mine", r#""a""#));
+        assert!(requests.add("mine", &format!("{:0300}", 1)).is_none());
         drop(other);
-        assert!(all.0.lock().is_empty());
+        assert!(requests.0.lock().is_empty());
     }
 }

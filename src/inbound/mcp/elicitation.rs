@@ -93,17 +93,18 @@ impl<'a> RequestElicitor<'a> {
     ///
     /// When the client lacks a capability, or an input response is invalid.
     pub(super) fn end(self) -> Result<Option<RpcResponse>, RpcError> {
-        let open = self.round.outcome?;
-        if open.is_empty() {
+        let open_requests = self.round.outcome?;
+        if open_requests.is_empty() {
             return Ok(None);
         }
-        let requested = open.iter().map(|request| request.name.clone()).collect();
+        let requested = open_requests.iter().map(|request| request.name.clone()).collect();
         let input_responses = self.round.input_responses;
         let state = RequestState { request_digest: self.request_digest, input_responses, requested };
         let state = serde_json::to_vec(&state).expect("its keys are strings");
         let expires = SystemTime::now() + self.input_requests.input_timeout;
         let state = self.rpc.dispatcher.cipher.issue(Purpose::State, &state, expires);
-        let members = json!({ "inputRequests": requests(&open, self.rpc.revision), "requestState": state });
+        let members =
+            json!({ "inputRequests": requests(&open_requests, self.rpc.revision), "requestState": state });
         Ok(Some(self.rpc.result_of_type("input_required", &members)))
     }
 }
@@ -123,10 +124,10 @@ async fn send_input_requests(
                 .map_err(|_| InvalidInput::Wrong("the client's response can't be parsed".to_owned()))
                 .and_then(|result| parse_response(&input_request, result))
                 .and_then(|response| input_request.take(response))
-                .map_err(|(InvalidInput::Declined(why) | InvalidInput::Wrong(why))| why)?,
+                .map_err(|(InvalidInput::Declined(reason) | InvalidInput::Wrong(reason))| reason)?,
             Err(ClientRequestError::ClientError(_)) if input_request.optional => Value::Null,
-            Err(unanswered) => {
-                return Err(format!("the input request `{}` failed: {unanswered}", input_request.name));
+            Err(error) => {
+                return Err(format!("the input request `{}` failed: {error}", input_request.name));
             }
         };
         input_responses.insert(input_request.name, value);
@@ -158,8 +159,9 @@ fn request_digest(
 /// Decrypts the `requestState` of a request, and checks that it was issued for this request
 /// (`request_digest`).
 fn decrypt_state(rpc: &RpcContext<'_>, token: &str, request_digest: &str) -> Result<RequestState, RpcError> {
-    let invalid =
-        |why: &str| ErrorKind::PARAMS.error(format!("`params.requestState`: {why}; call again without it"));
+    let invalid = |reason: &str| {
+        ErrorKind::PARAMS.error(format!("`params.requestState`: {reason}; call again without it"))
+    };
     let content = rpc.dispatcher.cipher.open(Purpose::State, token, SystemTime::now());
     let content = content.map_err(|error| invalid(&error.to_string()))?;
     let state: Option<RequestState> = serde_json::from_slice(&content).ok();
@@ -199,28 +201,28 @@ impl ElicitationRound<'_> {
         // The responses belong to input requests that were sent before. Input requests of a later step need
         // another request of the client.
         let mut responses = take(&mut self.responses);
-        let (mut accepted, mut open) = (Map::new(), Vec::new());
+        let (mut accepted, mut open_requests) = (Map::new(), Vec::new());
         for input_request in input_requests {
             let Some(response) = responses.remove(&input_request.name) else {
-                open.push(input_request);
+                open_requests.push(input_request);
                 continue;
             };
             match parse_response(&input_request, response).and_then(|response| input_request.take(response)) {
                 Ok(value) => {
                     accepted.insert(input_request.name, value);
                 }
-                Err(InvalidInput::Declined(sentence)) => return Err(sentence),
-                Err(InvalidInput::Wrong(why)) => {
-                    self.outcome = Err(ErrorKind::PARAMS.error(why));
+                Err(InvalidInput::Declined(message)) => return Err(message),
+                Err(InvalidInput::Wrong(reason)) => {
+                    self.outcome = Err(ErrorKind::PARAMS.error(reason));
                     return Err(PENDING.to_owned());
                 }
             }
         }
         self.input_responses.extend(accepted.clone());
-        if open.is_empty() {
+        if open_requests.is_empty() {
             return Ok(accepted);
         }
-        self.outcome = Ok(open);
+        self.outcome = Ok(open_requests);
         Err(PENDING.to_owned())
     }
 }
@@ -297,7 +299,7 @@ fn sample_params(sample: &SamplingRequest) -> Value {
     let messages: Vec<Value> = sample
         .messages
         .iter()
-        .map(|(speaker, text)| json!({ "role": speaker.as_str(), "content": message(text) }))
+        .map(|(role, text)| json!({ "role": role.as_str(), "content": message(text) }))
         .collect();
     let hints: Vec<Value> = sample.options.models.iter().map(|name| json!({ "name": name })).collect();
     without_nulls(json!({
@@ -391,19 +393,19 @@ mod tests {
 
     #[test]
     fn a_request_digest_is_independent_of_the_order_of_arguments() {
-        let of = |name: &str, arguments: Value| {
+        let digest_of = |name: &str, arguments: Value| {
             request_digest(("tools/call", None), name, arguments.as_object().unwrap())
         };
-        let one = of("delete", json!({"id": 1, "more": {"a": [1, 2], "b": "x"}}));
-        assert_eq!(one, of("delete", json!({"more": {"b": "x", "a": [1, 2]}, "id": 1})));
+        let digest = digest_of("delete", json!({"id": 1, "more": {"a": [1, 2], "b": "x"}}));
+        assert_eq!(digest, digest_of("delete", json!({"more": {"b": "x", "a": [1, 2]}, "id": 1})));
         for other in [
-            of("delete", json!({"id": 2, "more": {"a": [1, 2], "b": "x"}})),
-            of("delete", json!({"id": "1", "more": {"a": [1, 2], "b": "x"}})),
-            of("delete", json!({"id": 1, "more": {"a": [2, 1], "b": "x"}})),
-            of("delete2", json!({"id": 1, "more": {"a": [1, 2], "b": "x"}})),
+            digest_of("delete", json!({"id": 2, "more": {"a": [1, 2], "b": "x"}})),
+            digest_of("delete", json!({"id": "1", "more": {"a": [1, 2], "b": "x"}})),
+            digest_of("delete", json!({"id": 1, "more": {"a": [2, 1], "b": "x"}})),
+            digest_of("delete2", json!({"id": 1, "more": {"a": [1, 2], "b": "x"}})),
             request_digest(("prompts/get", None), "delete", json!({"id": 1}).as_object().unwrap()),
         ] {
-            assert_ne!(one, other);
+            assert_ne!(digest, other);
         }
     }
 
@@ -418,17 +420,21 @@ mod tests {
 
     #[test]
     fn capabilities_are_read_as_each_revision_defines_them() {
-        let able = |revision, declared: Value| capabilities(revision, declared.as_object().unwrap());
+        let capabilities_of =
+            |revision, declared: Value| capabilities(revision, declared.as_object().unwrap());
         let all =
             json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": true}});
         use ClientCapability::{Form, FormWithMultiSelect, Roots, Sampling, Url};
-        let newest = able(Revision::R2026_07_28, all.clone());
+        let newest = capabilities_of(Revision::R2026_07_28, all.clone());
         assert_eq!(newest, [Form, FormWithMultiSelect, Url, Sampling, Roots]);
-        assert_eq!(able(Revision::R2025_11_25, json!({"elicitation": {}})), [Form, FormWithMultiSelect]);
-        assert_eq!(able(Revision::R2025_11_25, json!({"elicitation": {"url": {}}})), [Url]);
-        assert_eq!(able(Revision::R2025_06_18, all.clone()), [Form, Sampling, Roots]);
-        assert_eq!(able(Revision::R2024_11_05, all), [Sampling, Roots]);
-        assert_eq!(able(Revision::R2026_07_28, json!({"elicitation": true, "sampling": 1})), []);
+        assert_eq!(
+            capabilities_of(Revision::R2025_11_25, json!({"elicitation": {}})),
+            [Form, FormWithMultiSelect]
+        );
+        assert_eq!(capabilities_of(Revision::R2025_11_25, json!({"elicitation": {"url": {}}})), [Url]);
+        assert_eq!(capabilities_of(Revision::R2025_06_18, all.clone()), [Form, Sampling, Roots]);
+        assert_eq!(capabilities_of(Revision::R2024_11_05, all), [Sampling, Roots]);
+        assert_eq!(capabilities_of(Revision::R2026_07_28, json!({"elicitation": true, "sampling": 1})), []);
     }
 
     #[test]

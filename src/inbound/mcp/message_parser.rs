@@ -143,12 +143,12 @@ pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<
     let id = message.id.0.map(RpcId::parse).transpose();
     let id = id.map_err(|error| RejectedMessage { id: None, method: method.clone(), error })?;
     let reject = |error| RejectedMessage { id, method: method.clone(), error };
-    let no_message = |why: &'static str| reject(ErrorKind::NOT_A_MESSAGE.error(why));
+    let no_message = |reason: &'static str| reject(ErrorKind::NOT_A_MESSAGE.error(reason));
     if message.jsonrpc.text().as_deref() != Some("2.0") {
         return Err(no_message("`jsonrpc` must be \"2.0\""));
     }
     values_within(body, ARGUMENT_VALUE_LIMIT)
-        .map_err(|many| reject(ErrorKind::PARAMS.error(many.to_string())))?;
+        .map_err(|error| reject(ErrorKind::PARAMS.error(error.to_string())))?;
     let (result, error) = (message.result.0, message.error.0);
     // A proxy in front of glossator may have taken the message for a response.
     if message.method.0.is_some() && (result.is_some() || error.is_some()) {
@@ -161,8 +161,8 @@ pub(super) fn message(body: &[u8]) -> Result<ClientMessage<'_>, RejectedMessage<
             let meta: RequestMeta<'_> = params.meta.optional_object("params._meta").map_err(reject)?;
             // Progress tokens have these types in every revision (Progress, "Progress Flow").
             if !meta.progress_token.0.is_none_or(is_text_or_integer) {
-                let text = "`params._meta.progressToken` must be a string or an integer";
-                return Err(reject(ErrorKind::PARAMS.error(text)));
+                let reason = "`params._meta.progressToken` must be a string or an integer";
+                return Err(reject(ErrorKind::PARAMS.error(reason)));
             }
             Ok(ClientMessage::Request(RpcRequest { id, method, meta, params, message: body }))
         }
@@ -190,7 +190,7 @@ pub(super) fn batch(body: &[u8]) -> Option<Result<Vec<&RawValue>, RpcError>> {
     }
     // The limit of values comes first: it limits the memory of the list, too.
     let messages = values_within(body, ARGUMENT_VALUE_LIMIT)
-        .map_err(|many| ErrorKind::PARAMS.error(many.to_string()))
+        .map_err(|error| ErrorKind::PARAMS.error(error.to_string()))
         .and_then(|()| serde_json::from_slice::<Vec<&RawValue>>(body).map_err(not_json));
     Some(messages.and_then(|messages| match messages.len() {
         0 => Err(ErrorKind::NOT_A_MESSAGE.error("a batch needs a message")),
@@ -253,10 +253,10 @@ impl<'a> Member<'a> {
         object.map_err(|error| ErrorKind::PARAMS.error(format!("`{path}`: {}", without_position(&error))))
     }
 
-    /// The member as an object, which is required. `error` is the message if the member is missing or of
+    /// The member as an object, which is required. `message` is the error if the member is missing or of
     /// another type.
-    pub(super) fn required_object<T: Deserialize<'a>>(self, error: &'static str) -> Result<T, RpcError> {
-        self.object("").ok().flatten().ok_or_else(|| ErrorKind::PARAMS.error(error))
+    pub(super) fn required_object<T: Deserialize<'a>>(self, message: &'static str) -> Result<T, RpcError> {
+        self.object("").ok().flatten().ok_or_else(|| ErrorKind::PARAMS.error(message))
     }
 
     /// The member as an object; empty if it is missing or `null`.
@@ -303,8 +303,8 @@ fn parse_members(body: &[u8]) -> Result<JsonRpcMessage<'_>, RpcError> {
 /// The message of a serde_json error without "at line 1 column 7", which counts from the start of the parsed
 /// part.
 pub(super) fn without_position(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    text.split(" at line ").next().unwrap_or(&text).to_owned()
+    let message = error.to_string();
+    message.split(" at line ").next().unwrap_or(&message).to_owned()
 }
 
 /// Whether a value is a string or an integer, as ids and progress tokens must be. A number with a fraction or
@@ -428,10 +428,11 @@ mod tests {
 
     #[test]
     fn a_message_is_either_a_request_or_a_response() {
-        for more in [r#""result":{}"#, r#""error":{"code":1,"message":"no"}"#, r#""result":null"#] {
-            let request = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping",{more}}}"#);
+        for extra_member in [r#""result":{}"#, r#""error":{"code":1,"message":"no"}"#, r#""result":null"#] {
+            let request = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping",{extra_member}}}"#);
             check_rejected(&request, Some("1"), "-32600 a message with a `method`");
-            let notification = format!(r#"{{"jsonrpc":"2.0","method":"notifications/initialized",{more}}}"#);
+            let notification =
+                format!(r#"{{"jsonrpc":"2.0","method":"notifications/initialized",{extra_member}}}"#);
             check_rejected(&notification, None, "-32600 a message with a `method`");
         }
         let both = r#"{"jsonrpc":"2.0","id":"a","result":{},"error":{"code":1,"message":"no"}}"#;
@@ -440,14 +441,14 @@ mod tests {
 
     #[test]
     fn a_progress_token_is_a_string_or_an_integer() {
-        let with = |token: &str| {
+        let request_with = |token: &str| {
             let params = format!(r#"{{"_meta":{{"progressToken":{token}}}}}"#);
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{params}}}"#)
         };
         for token in ["true", "1.5", "1e3", "null", "{}", "[]"] {
-            check_rejected(&with(token), Some("1"), "-32602 `params._meta.progressToken` must");
+            check_rejected(&request_with(token), Some("1"), "-32602 `params._meta.progressToken` must");
         }
-        let found = |token: &str| match message(with(token).as_bytes()).unwrap() {
+        let found = |token: &str| match message(request_with(token).as_bytes()).unwrap() {
             ClientMessage::Request(request) => request.meta.progress_token(),
             other => panic!("{other:?}"),
         };
@@ -459,15 +460,15 @@ mod tests {
 
     #[test]
     fn invalid_parameters_are_reported_with_the_id() {
-        let with =
+        let request_with =
             |params: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
-        check_rejected(&with("[]"), Some("1"), "-32602 `params` must");
-        check_rejected(&with("7"), Some("1"), "-32602 `params` must");
-        check_rejected(&with(r#"{"_meta":[]}"#), Some("1"), "-32602 `params._meta` must");
-        let twice = with(r#"{"_meta":{"progressToken":1,"progressToken":2}}"#);
-        check_rejected(&twice, Some("1"), "-32602 `params._meta`: duplicate field `progressToken`");
-        let twice = with(r#"{"name":"a","n\u0061me":"b"}"#);
-        check_rejected(&twice, Some("1"), "-32602 `params`: duplicate field `name`");
+        check_rejected(&request_with("[]"), Some("1"), "-32602 `params` must");
+        check_rejected(&request_with("7"), Some("1"), "-32602 `params` must");
+        check_rejected(&request_with(r#"{"_meta":[]}"#), Some("1"), "-32602 `params._meta` must");
+        let duplicate = request_with(r#"{"_meta":{"progressToken":1,"progressToken":2}}"#);
+        check_rejected(&duplicate, Some("1"), "-32602 `params._meta`: duplicate field `progressToken`");
+        let duplicate = request_with(r#"{"name":"a","n\u0061me":"b"}"#);
+        check_rejected(&duplicate, Some("1"), "-32602 `params`: duplicate field `name`");
     }
 
     #[test]
@@ -544,9 +545,9 @@ mod tests {
         check("[]", Err("needs a message"));
         check("[{}", Err("not JSON"));
         check("[{}] x", Err("not JSON"));
-        let many = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
-        check(&many(BATCH_LIMIT), Ok(&vec!["{}"; BATCH_LIMIT]));
-        check(&many(BATCH_LIMIT + 1), Err("at most 100"));
+        let batch_of = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
+        check(&batch_of(BATCH_LIMIT), Ok(&vec!["{}"; BATCH_LIMIT]));
+        check(&batch_of(BATCH_LIMIT + 1), Err("at most 100"));
         // The limit of values applies to all messages together: the request buffer counts no more.
         let long = format!("[{}0]", "0,".repeat(ARGUMENT_VALUE_LIMIT / 2));
         check(&format!("[{long}]"), Ok(&[&long]));

@@ -159,8 +159,8 @@ impl McpEndpoint {
         let replicas = &self.0.open_requests.replicas;
         let (forwarded, body) = match replicas.forwarded_identity(head, SystemTime::now()) {
             Some(identity_for) => {
-                let whole = Box::pin(self.0.filter.read(&head.headers, "", body)).await?;
-                (identity_for(head, &whole), Body::from(whole))
+                let bytes = Box::pin(self.0.filter.read(&head.headers, "", body)).await?;
+                (identity_for(head, &bytes), Body::from(bytes))
             }
             None => (None, body),
         };
@@ -187,8 +187,8 @@ impl McpEndpoint {
             (true, None) => Ok(response::wrong_method(METHODS_WITHOUT_STREAM)),
             (false, Some(session)) => self.delete(message, session),
             (false, None) => {
-                let missing = "header `Mcp-Session-Id` is missing: it names the session to end";
-                Err(ErrorKind::NOT_A_MESSAGE.error(missing))
+                let reason = "header `Mcp-Session-Id` is missing: it names the session to end";
+                Err(ErrorKind::NOT_A_MESSAGE.error(reason))
             }
         }
     }

@@ -42,23 +42,23 @@ pub(super) async fn get_prompt(rpc: &RpcContext<'_>) -> RpcResult {
                 // The upstream checks which arguments are required.
                 if let Some((name, value)) = arguments.iter().find(|(_, value)| !value.is_string()) {
                     let (name, found) = (truncated(name), kind_of(value));
-                    let sentence = format!("argument `{name}` must be a string, found {found}");
-                    return Err(ErrorKind::PROMPT_ARGUMENTS.error(sentence));
+                    let message = format!("argument `{name}` must be a string, found {found}");
+                    return Err(ErrorKind::PROMPT_ARGUMENTS.error(message));
                 }
                 forward(rpc, &snapshot, prompt, McpMethod::GetPrompt, arguments).await
             }
-            (None, Some(sentence)) => Err(ErrorKind::PROMPT_FAILED.error(sentence)),
+            (None, Some(message)) => Err(ErrorKind::PROMPT_FAILED.error(message)),
             (None, None) => Err(ErrorKind::UNKNOWN_PROMPT.unknown(&name, "prompts/list")),
         };
     };
     rpc.may(&prompt.scopes)?;
     let mut elicitor = RequestElicitor::new(rpc, &prompt.input_requests, prompt.name.as_str(), &arguments)?;
-    let checked = prompt.check(arguments).map_err(|sentence| ErrorKind::PROMPT_ARGUMENTS.error(sentence))?;
+    let checked = prompt.check(arguments).map_err(|message| ErrorKind::PROMPT_ARGUMENTS.error(message))?;
     let completed = elicit_first(&prompt.input_requests, checked, Some(&mut elicitor.round)).await;
     if let Some(input_required) = elicitor.end()? {
         return Ok(input_required);
     }
-    let arguments = completed.map_err(|unanswered| prompt_not_built(&unanswered.message()))?;
+    let arguments = completed.map_err(|error| prompt_not_built(&error.message()))?;
     messages(rpc, &snapshot, prompt, &arguments).await
 }
 
@@ -70,8 +70,8 @@ async fn forward(
     method: McpMethod,
     params: Map<String, Value>,
 ) -> RpcResult {
-    let to = (method, entry.upstream_key.as_str());
-    let members = Box::pin(snapshot.forward(entry, to, rpc.call(params))).await;
+    let target = (method, entry.upstream_key.as_str());
+    let members = Box::pin(snapshot.forward(entry, target, rpc.call(params))).await;
     let members = members.map_err(|error| fetch_error(method, error))?;
     Ok(rpc.forwarded(members, None))
 }
@@ -79,16 +79,18 @@ async fn forward(
 /// Converts the error of a failed fetch to the JSON-RPC error of `prompts/get` or `completion/complete`.
 fn fetch_error(method: McpMethod, error: FetchError) -> RpcError {
     match error {
-        FetchError::Arguments(text) | FetchError::Missing(text) => ErrorKind::PROMPT_ARGUMENTS.error(text),
-        FetchError::Failed(text) if method == McpMethod::GetPrompt => prompt_not_built(&text),
-        FetchError::Failed(text) => ErrorKind::PROMPT_FAILED.error(text),
+        FetchError::Arguments(message) | FetchError::Missing(message) => {
+            ErrorKind::PROMPT_ARGUMENTS.error(message)
+        }
+        FetchError::Failed(message) if method == McpMethod::GetPrompt => prompt_not_built(&message),
+        FetchError::Failed(message) => ErrorKind::PROMPT_FAILED.error(message),
         FetchError::Unknown => ErrorKind::PROMPT_ARGUMENTS.error(error.to_string()),
     }
 }
 
-/// JSON-RPC error for a prompt whose messages can't be built. `why` is the reason.
-fn prompt_not_built(why: &str) -> RpcError {
-    ErrorKind::PROMPT_FAILED.error(format!("the prompt can't be built: {why}"))
+/// JSON-RPC error for a prompt whose messages can't be built, with the reason.
+fn prompt_not_built(reason: &str) -> RpcError {
+    ErrorKind::PROMPT_FAILED.error(format!("the prompt can't be built: {reason}"))
 }
 
 /// Builds the response to `prompts/get`, from checked arguments, after all input requests.
@@ -128,8 +130,8 @@ pub(super) async fn complete(rpc: &RpcContext<'_>) -> RpcResult {
         "`params.ref` must be `{\"type\": \"ref/prompt\", \"name\": …}` or \
          `{\"type\": \"ref/resource\", \"uri\": …}`",
     )?;
-    let both = "`params.argument` must be `{\"name\": …, \"value\": …}`, both strings";
-    let argument: ArgumentInfo = request.params.argument.required_object(both)?;
+    let message = "`params.argument` must be `{\"name\": …, \"value\": …}`, both strings";
+    let argument: ArgumentInfo = request.params.argument.required_object(message)?;
     let others = context_arguments(request)?;
     let snapshot = rpc.dispatcher.gateway.snapshot();
     if let Some((entry, reference)) = proxied_entry(&snapshot, &reference) {
@@ -175,14 +177,14 @@ async fn suggestions(
 ) -> Result<Suggestions, RpcError> {
     let call = rpc.call(Map::new());
     let name = typed.argument;
-    let unknown = |of: &str| {
-        ErrorKind::PROMPT_ARGUMENTS.error(format!("the {of} has no argument `{}`", truncated(name)))
+    let unknown_argument = |owner: &str| {
+        ErrorKind::PROMPT_ARGUMENTS.error(format!("the {owner} has no argument `{}`", truncated(name)))
     };
-    if let Some(prompt) = reference.as_prompt_name() {
-        let unknown_prompt = || ErrorKind::UNKNOWN_PROMPT.unknown(prompt, "prompts/list");
-        let found = snapshot.prompts.get(prompt).ok_or_else(unknown_prompt)?;
-        rpc.may(&found.scopes)?;
-        let argument = found.argument(name).ok_or_else(|| unknown("prompt"))?;
+    if let Some(prompt_name) = reference.as_prompt_name() {
+        let unknown_prompt = || ErrorKind::UNKNOWN_PROMPT.unknown(prompt_name, "prompts/list");
+        let prompt = snapshot.prompts.get(prompt_name).ok_or_else(unknown_prompt)?;
+        rpc.may(&prompt.scopes)?;
+        let argument = prompt.argument(name).ok_or_else(|| unknown_argument("prompt"))?;
         return match &argument.completion {
             Some(completion) => Ok(snapshot.complete(completion, typed, &call).await),
             None => Ok(Suggestions::default()),
@@ -192,7 +194,7 @@ async fn suggestions(
     let unknown_template = || ErrorKind::UNKNOWN_TEMPLATE.unknown(uri, "resources/templates/list");
     let route = snapshot.own_template(uri).ok_or_else(unknown_template)?;
     rpc.may(&route.scopes)?;
-    snapshot.complete_uri(route, typed, &call).await.ok_or_else(|| unknown("resource template"))
+    snapshot.complete_uri(route, typed, &call).await.ok_or_else(|| unknown_argument("resource template"))
 }
 
 fn completion(suggestions: &Suggestions) -> Value {
@@ -215,8 +217,8 @@ pub(super) async fn read_resource(rpc: &RpcContext<'_>) -> RpcResult {
         rpc.may(needed)?;
     }
     if let (None, Some(resource)) = (snapshot.table.by_uri(&uri), snapshot.proxied.resource(&uri)) {
-        let to = (McpMethod::ReadResource, uri.as_str());
-        let members = Box::pin(snapshot.forward(resource, to, rpc.call(Map::new()))).await;
+        let target = (McpMethod::ReadResource, uri.as_str());
+        let members = Box::pin(snapshot.forward(resource, target, rpc.call(Map::new()))).await;
         let members = members.map_err(|error| read_error(rpc, &uri, &error))?;
         return Ok(rpc.forwarded(members, Some(resource)));
     }
@@ -270,8 +272,8 @@ pub(super) async fn unsubscribe(rpc: &RpcContext<'_>) -> RpcResult {
 fn subscription<'a>(rpc: &RpcContext<'a>) -> Result<(&'a str, String), RpcError> {
     let uri = uri_of(rpc)?;
     let session = rpc.message.session.as_ref().filter(|session| session.content.is_ok());
-    let text = "a subscription needs a session, and this request names none that exists: send the \
-                `Mcp-Session-Id` that `initialize` returned";
-    let session = session.ok_or_else(|| ErrorKind::PARAMS.error(text))?;
+    let message = "a subscription needs a session, and this request names none that exists: send the \
+                   `Mcp-Session-Id` that `initialize` returned";
+    let session = session.ok_or_else(|| ErrorKind::PARAMS.error(message))?;
     Ok((&session.id, uri))
 }

@@ -197,8 +197,8 @@ impl MessageContext {
         };
         let in_flight = &self.dispatcher.in_flight;
         let session = self.session_for_cancellation();
-        let flight = session.and_then(|session| in_flight.add(session, request.id.as_json()));
-        let Some((cancelled, _in_flight)) = flight else {
+        let registration = session.and_then(|session| in_flight.add(session, request.id.as_json()));
+        let Some((cancelled, _in_flight)) = registration else {
             return Some(self.request(&request, sender).await);
         };
         tokio::select! {
@@ -303,8 +303,8 @@ impl RpcContext<'_> {
             Some(_) | None => {
                 let method = truncated(&request.method);
                 let revision = revision.as_str();
-                let text = format!("this server does not support method `{method}` in revision {revision}");
-                return Err(ErrorKind::UNKNOWN_METHOD.error(text));
+                let reason = format!("this server does not support method `{method}` in revision {revision}");
+                return Err(ErrorKind::UNKNOWN_METHOD.error(reason));
             }
         };
         if has_no_handshake {

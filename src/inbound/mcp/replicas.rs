@@ -144,11 +144,11 @@ impl Replicas {
     ) -> Option<Response<StreamedBody>> {
         let (_, host) = request_host(message.head.as_ref()?).ok()?;
         let host = host.and_then(|host| HeaderValue::from_bytes(host).ok());
-        let whole = Full::<Bytes>::from(body.to_vec()).map_err(|never| match never {});
-        let mut request = Request::new(whole.boxed_unsync());
+        let forwarded_body = Full::<Bytes>::from(body.to_vec()).map_err(|never| match never {});
+        let mut request = Request::new(forwarded_body.boxed_unsync());
         *request.headers_mut() = self.forwarded_headers(message, &method, body)?;
         (*request.method_mut(), *request.uri_mut()) = (method, Uri::from_static(PATH));
-        let shown = peer.to_string();
+        let peer_url = peer.to_string();
         let upstream = HttpUpstream::new(HttpSettings {
             protocol: HttpVersion::Http1,
             tls: self.tls.clone().filter(|_| peer.is_tls()),
@@ -159,10 +159,10 @@ impl Replicas {
             ..HttpSettings::new("peer".parse().expect("`peer` is a valid upstream name"), peer.0)
         });
         let deadline = Deadline::after(wait).at;
-        let sent = async {
+        let response = async {
             upstream.stream(request, deadline).await.map_err(|failure| failure.into_error(upstream.name()))
         };
-        within_timeout(&shown, wait, sent).await
+        within_timeout(&peer_url, wait, response).await
     }
 
     /// Builds the headers of a forwarded message. `None` if the message was already forwarded.
@@ -271,24 +271,24 @@ mod tests {
         route::RouteTable,
     };
 
-    fn peers(secret: &str, own_url: Option<&str>) -> Replicas {
+    fn replicas_with(secret: &str, own_url: Option<&str>) -> Replicas {
         let secret = SecretKey::new(secret.as_bytes()).unwrap();
-        let own_url = own_url.map(|own| ReplicaUrl::parse(own).unwrap());
+        let own_url = own_url.map(|url| ReplicaUrl::parse(url).unwrap());
         Replicas { cipher: TokenCipher::new(&secret), own_url, tls: None }
     }
 
     #[test]
     fn the_id_of_a_client_request_reveals_its_replica_only_to_replicas() {
-        let (secret, own) = ("the same for all", "http://10.0.0.7:8080");
-        let sending = peers(secret, Some(own));
+        let (secret, own_url) = ("the same for all", "http://10.0.0.7:8080");
+        let sending = replicas_with(secret, Some(own_url));
         let id = sending.issue_id();
         assert!(!id.contains("10.0.0.7") && id != sending.issue_id());
-        let other = peers(secret, Some("http://10.0.0.8:8080"));
-        assert_eq!(other.issuer(&id), ReplicaUrl::parse(own));
-        assert_eq!(peers(secret, None).issuer(&id), ReplicaUrl::parse(own));
+        let other = replicas_with(secret, Some("http://10.0.0.8:8080"));
+        assert_eq!(other.issuer(&id), ReplicaUrl::parse(own_url));
+        assert_eq!(replicas_with(secret, None).issuer(&id), ReplicaUrl::parse(own_url));
         assert_eq!(sending.issuer(&id), None, "this replica issued it");
-        assert_eq!(peers("another secret of all", None).issuer(&id), None);
-        assert_eq!(other.issuer(&peers(secret, None).issue_id()), None);
+        assert_eq!(replicas_with("another secret of all", None).issuer(&id), None);
+        assert_eq!(other.issuer(&replicas_with(secret, None).issue_id()), None);
         assert_eq!(other.issuer("made up"), None);
     }
 
@@ -300,20 +300,21 @@ mod tests {
     }
 
     /// An endpoint without tools, one of several replicas.
-    fn replica(own: Option<ReplicaUrl>) -> (McpEndpoint, Gateway) {
+    fn replica(own_url: Option<ReplicaUrl>) -> (McpEndpoint, Gateway) {
         let gateway =
             Gateway::new(Snapshot::new(RouteTable::new(Vec::new()).unwrap(), SnapshotParts::default()));
         let secret = SecretKey::new(b"the same for all");
-        let settings = McpApiSettings { secret_key: secret, advertise_url: own, ..McpApiSettings::default() };
+        let settings =
+            McpApiSettings { secret_key: secret, advertise_url: own_url, ..McpApiSettings::default() };
         (McpEndpoint::new(gateway.clone(), settings, Filter::new(&FilterSettings::default())), gateway)
     }
 
-    async fn post(replica: &McpEndpoint, body: String, more: (HeaderName, &str)) -> StatusCode {
+    async fn post(replica: &McpEndpoint, body: String, header: (HeaderName, &str)) -> StatusCode {
         let request = Request::post("/mcp")
             .header(HOST, "localhost")
             .header(CONTENT_TYPE, "application/json")
             .header(CONTENT_LENGTH, body.len())
-            .header(more.0, more.1);
+            .header(header.0, header.1);
         replica.handle(request.body(body.into()).unwrap()).await.status()
     }
 
@@ -328,8 +329,8 @@ mod tests {
     /// Starts two replicas; only the first has an `advertise_url`, at which the other can connect.
     async fn two_replicas() -> (McpEndpoint, McpEndpoint) {
         let listener = crate::server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let own = ReplicaUrl::parse(&format!("http://{}", listener.local_addr().unwrap()));
-        let (sending, gateway) = replica(own);
+        let own_url = ReplicaUrl::parse(&format!("http://{}", listener.local_addr().unwrap()));
+        let (sending, gateway) = replica(own_url);
         let handler = crate::server::HttpHandler::for_clients(
             RestApi::new(gateway, Filter::new(&FilterSettings::default())),
             sending.clone(),
@@ -399,8 +400,8 @@ mod identity_token_tests {
     #[test]
     fn an_identity_token_is_valid_for_one_request_and_a_short_time() {
         let cipher = TokenCipher::random();
-        let of_session = [(SESSION_ID, "a"), (PROTOCOL_VERSION, "2025-11-25")];
-        let sent = request(Method::POST, PATH, &of_session);
+        let session_headers = [(SESSION_ID, "a"), (PROTOCOL_VERSION, "2025-11-25")];
+        let sent = request(Method::POST, PATH, &session_headers);
         let client = Client::new("client a", "a", Scopes::from_client(["use"]));
         let token = issue_identity_token(&cipher, &client, &sent.method, &sent.headers, BODY).unwrap();
         let now = SystemTime::now();
@@ -418,14 +419,14 @@ mod identity_token_tests {
         assert_eq!(check(sent.clone(), BODY, &TokenCipher::random(), now), None);
         assert_eq!(check(sent.clone(), BODY, &cipher, now + IDENTITY_TTL + Duration::from_secs(1)), None);
         for other in [
-            request(Method::GET, PATH, &of_session),
-            request(Method::POST, "/message", &of_session),
-            request(Method::POST, "/mcp?a", &of_session),
-            request(Method::POST, PATH, &of_session[..1]),
+            request(Method::GET, PATH, &session_headers),
+            request(Method::POST, "/message", &session_headers),
+            request(Method::POST, "/mcp?a", &session_headers),
+            request(Method::POST, PATH, &session_headers[..1]),
             request(Method::POST, PATH, &[(SESSION_ID, "b"), (PROTOCOL_VERSION, "2025-11-25")]),
             request(Method::POST, PATH, &[(SESSION_ID, "a"), (PROTOCOL_VERSION, "2025-06-18")]),
-            request(Method::POST, PATH, &[&of_session[..], &[(LAST_EVENT_ID, "1")]].concat()),
-            request(Method::POST, PATH, &[&of_session[..], &[(SESSION_ID, "b")]].concat()),
+            request(Method::POST, PATH, &[&session_headers[..], &[(LAST_EVENT_ID, "1")]].concat()),
+            request(Method::POST, PATH, &[&session_headers[..], &[(SESSION_ID, "b")]].concat()),
         ] {
             assert_eq!(check(other.clone(), BODY, &cipher, now), None, "{other:?}");
         }

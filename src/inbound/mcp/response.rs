@@ -101,9 +101,9 @@ impl RpcResponse {
 }
 
 /// Converts serialized JSON to a raw value.
-pub(super) fn raw_json(written: Vec<u8>) -> Box<RawValue> {
-    let written = String::from_utf8(written).ok().and_then(|text| RawValue::from_string(text).ok());
-    written.expect("what is written here is JSON")
+pub(super) fn raw_json(json: Vec<u8>) -> Box<RawValue> {
+    let value = String::from_utf8(json).ok().and_then(|text| RawValue::from_string(text).ok());
+    value.expect("what is written here is JSON")
 }
 
 /// Writes the result of a call as a JSON object, with the content blocks of the client's revision.
@@ -136,10 +136,10 @@ pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Res
 
 /// Builds a 405 for an unsupported method. The body explains the endpoint to a user with a browser.
 pub(super) fn wrong_method(methods: &'static str) -> Response<Body> {
-    const SENTENCE: &str = "This is an MCP endpoint (Streamable HTTP): it accepts JSON-RPC messages by \
-                            POST. Configure this URL in an MCP client.\n";
+    const EXPLANATION: &str = "This is an MCP endpoint (Streamable HTTP): it accepts JSON-RPC messages by \
+                               POST. Configure this URL in an MCP client.\n";
     let headers = [(header::ALLOW, methods), (header::CONTENT_TYPE, "text/plain; charset=utf-8")];
-    (StatusCode::METHOD_NOT_ALLOWED, headers, Body::from(SENTENCE)).into_response()
+    (StatusCode::METHOD_NOT_ALLOWED, headers, Body::from(EXPLANATION)).into_response()
 }
 
 /// Representation of a response, selected by `Accept`.
@@ -165,8 +165,8 @@ pub(super) fn form(headers: &HeaderMap) -> Result<ResponseForm, Rejection> {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let is_json = |value: &HeaderValue| media_type(value).as_deref() == Some(JSON);
     if !headers.contains_key(header::CONTENT_TYPE) || !types.all(is_json) {
-        let text = "the body of a message must be JSON: send `Content-Type: application/json`";
-        return Err(Rejection::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media type of the body", text));
+        let message = "the body of a message must be JSON: send `Content-Type: application/json`";
+        return Err(Rejection::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media type of the body", message));
     }
     match (accepts(headers, JSON), accepts(headers, EVENT_STREAM)) {
         (true, true) => Ok(ResponseForm::Either),
@@ -174,8 +174,8 @@ pub(super) fn form(headers: &HeaderMap) -> Result<ResponseForm, Rejection> {
         (false, true) => Ok(ResponseForm::EventStream),
         (false, false) if media_ranges(headers).next().is_none() => Ok(ResponseForm::Json),
         (false, false) => {
-            let text = "responses are `application/json` or `text/event-stream`; `Accept` allows neither";
-            Err(Rejection::new(StatusCode::NOT_ACCEPTABLE, "accepted media types", text))
+            let message = "responses are `application/json` or `text/event-stream`; `Accept` allows neither";
+            Err(Rejection::new(StatusCode::NOT_ACCEPTABLE, "accepted media types", message))
         }
     }
 }
@@ -189,8 +189,8 @@ pub(super) fn check_stream_accepted(headers: &HeaderMap) -> Result<(), Rejection
     if accepts(headers, EVENT_STREAM) || media_ranges(headers).next().is_none() {
         return Ok(());
     }
-    let text = "the response is `text/event-stream`, which `Accept` does not allow";
-    Err(Rejection::new(StatusCode::NOT_ACCEPTABLE, "accepted media types", text))
+    let message = "the response is `text/event-stream`, which `Accept` does not allow";
+    Err(Rejection::new(StatusCode::NOT_ACCEPTABLE, "accepted media types", message))
 }
 
 /// Interval and bytes of the keep-alive comments in a stream of server-sent events (SSE). Without them,
@@ -239,17 +239,17 @@ pub(super) async fn forward_messages<T, S: Future<Output = Option<()>>>(
     send: impl Fn(Bytes) -> S,
 ) -> Option<T> {
     let mut work = pin!(work);
-    let done = loop {
+    let result = loop {
         tokio::select! {
             biased;
-            done = &mut work => break done?,
+            result = &mut work => break result?,
             Some(message) = receiver.recv() => send(message).await?,
         }
     };
     while let Ok(message) = receiver.try_recv() {
         send(message).await?;
     }
-    Some(done)
+    Some(result)
 }
 
 /// Builds a response with a stream of server-sent events, which proxies must not buffer (MCP 2026-07-28,
@@ -373,13 +373,13 @@ impl OpenRequests {
     ) -> Result<Box<RawValue>, ClientRequestError> {
         let queue = sender.0.as_ref().ok_or(ClientRequestError::NoChannel)?;
         let id = self.replicas.issue_id();
-        let (response, result) = oneshot::channel();
+        let (response_sender, response_receiver) = oneshot::channel();
         {
             let mut waiting = self.waiting.lock();
             if waiting.len() >= OPEN_REQUESTS_LIMIT {
                 return Err(ClientRequestError::TooManyOpen);
             }
-            waiting.insert(id.clone(), (owner.map(Box::from), response));
+            waiting.insert(id.clone(), (owner.map(Box::from), response_sender));
         }
         let _withdrawal = OnDrop::new(|| drop(self.waiting.lock().remove(&id)));
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
@@ -387,16 +387,16 @@ impl OpenRequests {
             mpsc::error::TrySendError::Full(_) => ClientRequestError::TooManyOpen,
             mpsc::error::TrySendError::Closed(_) => ClientRequestError::NoChannel,
         })?;
-        match timeout(timeout_after, result).await {
+        match timeout(timeout_after, response_receiver).await {
             Ok(Ok(result)) => result.map_err(ClientRequestError::ClientError),
             Ok(Err(_)) => Err(ClientRequestError::NoChannel),
             Err(_) => {
-                let unanswered = ClientRequestError::Timeout(timeout_after);
+                let error = ClientRequestError::Timeout(timeout_after);
                 // The request is cancelled, so that the client can close its form (2025-11-25, Lifecycle,
                 // "Timeouts").
-                let params = json!({ "requestId": id, "reason": unanswered.to_string() });
+                let params = json!({ "requestId": id, "reason": error.to_string() });
                 sender.notify("notifications/cancelled", &params);
-                Err(unanswered)
+                Err(error)
             }
         }
     }
@@ -525,9 +525,9 @@ mod client_request_tests {
         let replicas = Replicas { cipher: TokenCipher::random(), own_url: None, tls: None };
         let open_requests = Arc::new(OpenRequests::new(Arc::new(replicas)));
         let (sender, mut receiver) = MessageSender::new();
-        let all = Arc::clone(&open_requests);
+        let requests = Arc::clone(&open_requests);
         let request = tokio::spawn(async move {
-            let result = all.send_request(&sender, None, "roots/list", &json!({}), TEST_TIMEOUT).await;
+            let result = requests.send_request(&sender, None, "roots/list", &json!({}), TEST_TIMEOUT).await;
             (result.map(|result| result.get().to_owned()), sender)
         });
         let sent: Value = serde_json::from_slice(&receiver.recv().await.unwrap()).unwrap();
@@ -544,9 +544,9 @@ mod client_request_tests {
         assert_eq!(result.unwrap(), r#"{"roots": [ ]}"#);
 
         let client_error = ErrorData::invalid_request("no", None);
-        let nothing = json!({});
+        let no_params = json!({});
         let (result, ()) = tokio::join!(
-            open_requests.send_request(&sender, None, "roots/list", &nothing, TEST_TIMEOUT),
+            open_requests.send_request(&sender, None, "roots/list", &no_params, TEST_TIMEOUT),
             async {
                 let sent: Value = serde_json::from_slice(&receiver.recv().await.unwrap()).unwrap();
                 open_requests.complete(sent["id"].as_str().unwrap(), None, Err(client_error));

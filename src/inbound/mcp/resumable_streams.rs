@@ -118,7 +118,8 @@ impl ResumableStreams {
     pub(super) fn resume(&self, session: &str, id: &str) -> Option<Response<Body>> {
         let (name, number) = id.rsplit_once('.')?;
         let number: u64 = number.parse().ok()?;
-        let resumable = self.streams.lock().get(name).filter(|found| *found.session == *session).cloned()?;
+        let resumable =
+            self.streams.lock().get(name).filter(|stream| *stream.session == *session).cloned()?;
         let is_stored = |next: &u64| {
             let log = resumable.log.borrow();
             (log.first..=log.next_number()).contains(next)
@@ -184,9 +185,10 @@ impl ResumableStreams {
             log.is_over = true;
             bytes = log.bytes;
         });
-        let all = self.finished_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let finished_bytes = self.finished_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if is_complete {
-            let resume_timeout = if all > FINISHED_LIMIT_BYTES { Duration::ZERO } else { resume_timeout };
+            let resume_timeout =
+                if finished_bytes > FINISHED_LIMIT_BYTES { Duration::ZERO } else { resume_timeout };
             resumable.abandoned(resume_timeout).await;
         }
         self.finished_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -295,11 +297,13 @@ fn read(resumable: Arc<ResumableStream>, next: u64, expiry: Option<Instant>) -> 
         reader = log.readers;
     });
     let stream = Arc::clone(&resumable);
-    let leaving = OnDrop::new(move || stream.log.send_modify(|log| log.has_reader &= log.readers != reader));
-    let events = unfold((resumable, leaving, next), move |(resumable, leaving, next)| async move {
-        let (event, next) = resumable.event(reader, next, expiry).await?;
-        Some((Ok::<_, Infallible>(event), (resumable, leaving, next)))
-    });
+    let disconnect_guard =
+        OnDrop::new(move || stream.log.send_modify(|log| log.has_reader &= log.readers != reader));
+    let events =
+        unfold((resumable, disconnect_guard, next), move |(resumable, disconnect_guard, next)| async move {
+            let (event, next) = resumable.event(reader, next, expiry).await?;
+            Some((Ok::<_, Infallible>(event), (resumable, disconnect_guard, next)))
+        });
     response::as_stream(Body::from_stream(events))
 }
 
@@ -316,14 +320,14 @@ mod tests {
         Arc::new(ResumableStreams::new(settings, Arc::new(replicas)))
     }
 
-    async fn text_of(response: Response<Body>) -> String {
+    async fn read_body(response: Response<Body>) -> String {
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
         String::from_utf8(bytes.to_vec()).unwrap()
     }
 
-    /// The ids of the events in a text.
-    fn ids(text: &str) -> Vec<&str> {
-        text.lines().filter_map(|line| line.strip_prefix("id: ")).collect()
+    /// The ids of the events in a body.
+    fn ids(body: &str) -> Vec<&str> {
+        body.lines().filter_map(|line| line.strip_prefix("id: ")).collect()
     }
 
     #[tokio::test(start_paused = true)]
@@ -356,7 +360,7 @@ mod tests {
             None
         });
         let response = resumables(None).respond("s", Revision::R2025_11_25, None, receiver, pending);
-        assert!(text_of(response).await.len() > MESSAGES_LIMIT_BYTES);
+        assert!(read_body(response).await.len() > MESSAGES_LIMIT_BYTES);
     }
 
     #[tokio::test(start_paused = true)]
@@ -369,13 +373,13 @@ mod tests {
                 sender.notify("notifications/done", &serde_json::json!({}));
                 None
             });
-            let started = Instant::now();
-            let text = text_of(resumables.respond("s", revision, None, receiver, pending)).await;
-            assert_eq!(text.contains("done"), !comes_back, "{text}");
-            assert_eq!(started.elapsed().as_secs(), if comes_back { 5 } else { 7 });
+            let started_at = Instant::now();
+            let body = read_body(resumables.respond("s", revision, None, receiver, pending)).await;
+            assert_eq!(body.contains("done"), !comes_back, "{body}");
+            assert_eq!(started_at.elapsed().as_secs(), if comes_back { 5 } else { 7 });
             if comes_back {
-                let rest = text_of(resumables.resume("s", ids(&text)[0]).unwrap()).await;
-                assert!(rest.contains("done") && started.elapsed().as_secs() == 7, "{rest}");
+                let rest = read_body(resumables.resume("s", ids(&body)[0]).unwrap()).await;
+                assert!(rest.contains("done") && started_at.elapsed().as_secs() == 7, "{rest}");
             }
         }
     }

@@ -77,7 +77,7 @@ impl Revision {
                 Self::from_header(in_header, negotiated).map(|_| Self::NEWEST_WITH_HANDSHAKE)
             }
             (in_header, None) => match Self::from_header(in_header, negotiated)? {
-                found if found.has_handshake() && request.method != "server/discover" => Ok(found),
+                revision if revision.has_handshake() && request.method != "server/discover" => Ok(revision),
                 _ => Err(missing_meta("protocolVersion")),
             },
             (Some(in_header), Some(in_body)) if in_header != in_body => Err(ErrorKind::HEADER_MISMATCH

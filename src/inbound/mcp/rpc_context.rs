@@ -122,8 +122,8 @@ impl MessageContext {
         let Some(head) = &self.head else { return Ok(()) };
         match single_value(&head.headers, "mcp-method")? {
             Some(found) if found == method => Ok(()),
-            Some(found) => Err(differs("Mcp-Method", found, method)),
-            None => Err(missing("Mcp-Method", method)),
+            Some(found) => Err(mismatch_error("Mcp-Method", found, method)),
+            None => Err(missing_error("Mcp-Method", method)),
         }
     }
 
@@ -135,8 +135,8 @@ impl MessageContext {
     /// When a header differs from its argument, or one of the two is missing.
     pub(super) fn check_param_headers(&self, schema: &JsonObject, arguments: &JsonObject) -> RpcResult<()> {
         let Some(head) = &self.head else { return Ok(()) };
-        let mut marked = param_headers(schema, Some(arguments)).into_iter();
-        marked.try_for_each(|(suffix, argument)| check_argument(&head.headers, suffix, argument))
+        let mut marked_arguments = param_headers(schema, Some(arguments)).into_iter();
+        marked_arguments.try_for_each(|(suffix, argument)| check_argument(&head.headers, suffix, argument))
     }
 
     /// The id of the session of a legacy message.
@@ -201,9 +201,9 @@ impl RpcContext<'_> {
             return Ok(());
         }
         match single_value(self.message.headers(), "mcp-name")? {
-            Some(found) if decoded("Mcp-Name", found)? == name => Ok(()),
-            Some(found) => Err(differs("Mcp-Name", found, name)),
-            None => Err(missing("Mcp-Name", name)),
+            Some(found) if decode_value("Mcp-Name", found)? == name => Ok(()),
+            Some(found) => Err(mismatch_error("Mcp-Name", found, name)),
+            None => Err(missing_error("Mcp-Name", name)),
         }
     }
 
@@ -217,9 +217,9 @@ impl RpcContext<'_> {
         if client.may(needed) {
             return Ok(());
         }
-        let all = &self.dispatcher.gateway.snapshot().lists.needed_scopes;
+        let all_scopes = &self.dispatcher.gateway.snapshot().lists.needed_scopes;
         let Rejection { text, header, .. } =
-            self.dispatcher.filter.authenticator.missing_scope(client, needed, all);
+            self.dispatcher.filter.authenticator.missing_scope(client, needed, all_scopes);
         let challenge = header.map(|header| Box::new(header.1));
         Err(RpcError { challenge, ..ErrorKind::FORBIDDEN.error(text) })
     }
@@ -291,15 +291,15 @@ impl RpcContext<'_> {
     /// Builds the response with the members of an upstream's result, copied byte for byte. For a `resource`,
     /// the response has the cache hints of the upstream, or `ttlMs: 0`.
     pub(super) fn forwarded(&self, mut members: Members, resource: Option<&ProxiedEntry>) -> RpcResponse {
-        let of = |name: &str| members.get(name).map(|value| RawValue::get(value));
+        let member = |name: &str| members.get(name).map(|value| RawValue::get(value));
         let hints = resource.map(|resource| {
-            let ttl_ms: u64 = of("ttlMs").and_then(|text| text.parse().ok()).unwrap_or(0);
+            let ttl_ms: u64 = member("ttlMs").and_then(|text| text.parse().ok()).unwrap_or(0);
             // If the request forwards headers of the client, the content may depend on them.
             let is_private = resource.route.request.forwards_headers();
-            let is_public = of("cacheScope") == Some("\"public\"") && !is_private;
+            let is_public = member("cacheScope") == Some("\"public\"") && !is_private;
             (Duration::from_millis(ttl_ms), if is_public { self.cache_scope() } else { "private" })
         });
-        let meta = of("_meta").and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
+        let meta = member("_meta").and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
         let mut meta = meta.unwrap_or_default();
         meta.retain(|name, _| !name.starts_with("io.modelcontextprotocol/"));
         meta.extend(self.meta().clone());
@@ -354,14 +354,14 @@ fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -
     }
     match (single_value(headers, name.as_str())?, argument.and_then(param_header_text)) {
         (None, None) => Ok(()),
-        (None, Some(expected)) => Err(missing(&name, &expected)),
+        (None, Some(expected)) => Err(missing_error(&name, &expected)),
         (Some(found), None) => Err(ErrorKind::HEADER_MISMATCH
             .error(format!("header `{name}` is `{}`, but the argument is missing", truncated(found)))),
         (Some(found), Some(expected)) => {
-            let value = decoded(&name, found)?;
-            let equal = value == expected
+            let value = decode_value(&name, found)?;
+            let is_equal = value == expected
                 || matches!(argument, Some(Value::Number(_))) && equal_as_numbers(&value, &expected);
-            if equal { Ok(()) } else { Err(differs(&name, found, &expected)) }
+            if is_equal { Ok(()) } else { Err(mismatch_error(&name, found, &expected)) }
         }
     }
 }
@@ -374,12 +374,12 @@ fn equal_as_numbers(one: &str, other: &str) -> bool {
 }
 
 /// Decodes `=?base64?…?=`, the form of a value that is not plain ASCII.
-fn decoded<'a>(name: &str, value: &'a str) -> Result<Cow<'a, str>, RpcError> {
+fn decode_value<'a>(name: &str, value: &'a str) -> Result<Cow<'a, str>, RpcError> {
     decode_header_text(value)
         .ok_or_else(|| ErrorKind::HEADER_MISMATCH.error(format!("header `{name}` is not UTF-8 in Base64")))
 }
 
-fn differs(name: &str, found: &str, expected: &str) -> RpcError {
+fn mismatch_error(name: &str, found: &str, expected: &str) -> RpcError {
     ErrorKind::HEADER_MISMATCH.error(format!(
         "header `{name}` is `{}`, but the body says `{}`",
         truncated(found),
@@ -387,7 +387,7 @@ fn differs(name: &str, found: &str, expected: &str) -> RpcError {
     ))
 }
 
-fn missing(name: &str, expected: &str) -> RpcError {
+fn missing_error(name: &str, expected: &str) -> RpcError {
     ErrorKind::HEADER_MISMATCH
         .error(format!("header `{name}` is missing; the body says `{}`", truncated(expected)))
 }
@@ -416,7 +416,7 @@ mod tests {
         session: &str,
         revision: Option<&str>,
         dispatcher: &Arc<MessageDispatcher>,
-        found: impl FnOnce(&MessageContext) -> T,
+        read: impl FnOnce(&MessageContext) -> T,
     ) -> T {
         let mut request = http::Request::post("/mcp").header(&SESSION_ID, session);
         if let Some(revision) = revision {
@@ -425,7 +425,7 @@ mod tests {
         let (head, ()) = request.body(()).unwrap().into_parts();
         let info = RequestInfo::new(Arc::default(), &head.headers);
         let context = RequestContext { info, identity: AuthenticatedClient::local() };
-        found(&MessageContext::http(Arc::clone(dispatcher), context, head))
+        read(&MessageContext::http(Arc::clone(dispatcher), context, head))
     }
 
     fn dispatcher() -> Arc<MessageDispatcher> {
@@ -462,19 +462,19 @@ mod tests {
     #[test]
     fn a_per_request_revision_needs_no_session() {
         let dispatcher = dispatcher();
-        let session_of = |revision: Option<&str>| {
+        let cancellable_session = |revision: Option<&str>| {
             context_of("a-session", revision, &dispatcher, |context| {
                 context.session_for_cancellation().map(str::to_owned)
             })
         };
-        assert_eq!(session_of(Some("2025-11-25")).as_deref(), Some("a-session"));
+        assert_eq!(cancellable_session(Some("2025-11-25")).as_deref(), Some("a-session"));
         assert_eq!(
-            session_of(None).as_deref(),
+            cancellable_session(None).as_deref(),
             Some("a-session"),
             "without a header, the revision is 2025-03-26"
         );
-        assert_eq!(session_of(Some("2026-07-28")), None);
-        assert_eq!(session_of(Some("2099-01-01")), None);
+        assert_eq!(cancellable_session(Some("2026-07-28")), None);
+        assert_eq!(cancellable_session(Some("2099-01-01")), None);
     }
 
     fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
@@ -494,8 +494,10 @@ mod tests {
             "deep": { "type": "object", "properties": { "flag": { "type": "boolean", "x-mcp-header": "Flag" } } },
         } });
         let headers = headers(pairs);
-        let mut marked = param_headers(schema.as_object().unwrap(), arguments.as_object()).into_iter();
-        let found = marked.try_for_each(|(suffix, argument)| check_argument(&headers, suffix, argument));
+        let mut marked_arguments =
+            param_headers(schema.as_object().unwrap(), arguments.as_object()).into_iter();
+        let found =
+            marked_arguments.try_for_each(|(suffix, argument)| check_argument(&headers, suffix, argument));
         match (found, expected) {
             (Ok(()), Ok(())) => {}
             (Err(found), Err(expected)) => assert!(found.text.contains(expected), "{found}"),
@@ -521,14 +523,14 @@ mod tests {
         check(&[("mcp-param-count", "42.0")], json!({ "count": 42 }), Ok(()));
         check(&[("mcp-param-count", "43")], json!({ "count": 42 }), Err("is `43`"));
         check(&[("mcp-param-count", "-7")], json!({ "count": -7.0 }), Ok(()));
-        for odd in ["", "x", "inf", "NaN", "4 2", "42,42"] {
-            check(&[("mcp-param-count", odd)], json!({ "count": 42 }), Err("but the body says `42`"));
+        for value in ["", "x", "inf", "NaN", "4 2", "42,42"] {
+            check(&[("mcp-param-count", value)], json!({ "count": 42 }), Err("but the body says `42`"));
         }
         check(&[("mcp-param-count", "9007199254740991")], json!({ "count": 9007199254740991_u64 }), Ok(()));
         // The same text, but not the same number to every reader.
-        for beyond in [json!(9007199254740993_u64), json!(-9007199254740992_i64)] {
-            let text = beyond.to_string();
-            check(&[("mcp-param-count", &text)], json!({ "count": beyond }), Err("-9007199254740991 to"));
+        for number in [json!(9007199254740993_u64), json!(-9007199254740992_i64)] {
+            let text = number.to_string();
+            check(&[("mcp-param-count", &text)], json!({ "count": number }), Err("-9007199254740991 to"));
         }
         // A string of digits is a string.
         check(&[("mcp-param-region", "042")], json!({ "region": "42" }), Err("is `042`"));
@@ -548,9 +550,9 @@ mod tests {
             json!({ "region": "line1\nline2" }),
             Ok(()),
         );
-        let looks_like_it = json!({ "region": "=?base64?literal?=" });
-        check(&[("mcp-param-region", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=")], looks_like_it.clone(), Ok(()));
-        check(&[("mcp-param-region", "=?base64?literal?=")], looks_like_it, Err("Base64"));
+        let sentinel_like = json!({ "region": "=?base64?literal?=" });
+        check(&[("mcp-param-region", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=")], sentinel_like.clone(), Ok(()));
+        check(&[("mcp-param-region", "=?base64?literal?=")], sentinel_like, Err("Base64"));
         check(&[("mcp-param-count", "=?base64?NDI=?=")], json!({ "count": 42 }), Ok(()));
         check(&[("mcp-param-flag", "=?base64?dHJ1ZQ==?=")], json!({ "deep": { "flag": true } }), Ok(()));
         check(&[("mcp-param-region", "SGVsbG8=")], json!({ "region": "SGVsbG8=" }), Ok(()));
@@ -564,28 +566,29 @@ mod tests {
 
     #[test]
     fn a_repeated_header_must_have_equal_values() {
-        let twice = [("mcp-param-region", "eu"), ("mcp-param-region", "eu")];
-        check(&twice, json!({ "region": "eu" }), Ok(()));
-        let torn = [("mcp-param-region", "eu"), ("mcp-param-region", "us")];
-        check(&torn, json!({ "region": "eu" }), Err("twice"));
+        let equal_values = [("mcp-param-region", "eu"), ("mcp-param-region", "eu")];
+        check(&equal_values, json!({ "region": "eu" }), Ok(()));
+        let different_values = [("mcp-param-region", "eu"), ("mcp-param-region", "us")];
+        check(&different_values, json!({ "region": "eu" }), Err("twice"));
         check(&[("mcp-param-region", "caf\u{e9}")], json!({ "region": "caf\u{e9}" }), Err("encoded"));
     }
 
     #[test]
     fn the_method_must_be_repeated_to_the_letter() {
-        let none = http::Request::post("/mcp");
-        let good = http::Request::post("/mcp").header("mcp-method", "tools/call");
-        let [(good, ()), (none, ())] = [good, none].map(|head| head.body(()).unwrap().into_parts());
+        let without_header = http::Request::post("/mcp");
+        let with_header = http::Request::post("/mcp").header("mcp-method", "tools/call");
+        let [(with_header, ()), (without_header, ())] =
+            [with_header, without_header].map(|head| head.body(()).unwrap().into_parts());
         let dispatcher = dispatcher();
         let context_of = |head| {
             let info = RequestInfo::from_stdio(&Arc::default());
             let context = RequestContext { info, identity: AuthenticatedClient::local() };
             MessageContext { dispatcher: Arc::clone(&dispatcher), context, head, session: None }
         };
-        let [good, none] = [good, none].map(|head| context_of(Some(head)));
-        good.check_method("tools/call").unwrap();
-        good.check_method("TOOLS/CALL").unwrap_err();
-        none.check_method("tools/call").unwrap_err();
+        let [with_header, without_header] = [with_header, without_header].map(|head| context_of(Some(head)));
+        with_header.check_method("tools/call").unwrap();
+        with_header.check_method("TOOLS/CALL").unwrap_err();
+        without_header.check_method("tools/call").unwrap_err();
         context_of(None).check_method("a pipe has no headers").unwrap();
     }
 }

@@ -96,13 +96,13 @@ impl ErrorKind {
     /// The shutdown of the server cut off the request.
     pub(super) const SHUTTING_DOWN: Self = Self("shutting down", INTERNAL, OK, OK);
 
-    pub(super) fn error(self, text: impl Into<Cow<'static, str>>) -> RpcError {
-        RpcError { kind: self, text: text.into(), data: None, challenge: None }
+    pub(super) fn error(self, message: impl Into<Cow<'static, str>>) -> RpcError {
+        RpcError { kind: self, text: message.into(), data: None, challenge: None }
     }
 
-    /// Error for an unknown name. `list` is the method that lists the known names.
-    pub(super) fn unknown(self, name: &str, list: &str) -> RpcError {
-        self.error(format!("{} `{}`; `{list}` lists the available ones", self.0, truncated(name)))
+    /// Error for an unknown name. `list_method` is the method that lists the known names.
+    pub(super) fn unknown(self, name: &str, list_method: &str) -> RpcError {
+        self.error(format!("{} `{}`; `{list_method}` lists the available ones", self.0, truncated(name)))
     }
 }
 
@@ -112,30 +112,30 @@ impl RpcError {
     }
 
     pub(super) fn no_session() -> Self {
-        let text = "this session has ended or is unknown; start another with `initialize`";
-        ErrorKind::UNKNOWN_SESSION.error(text)
+        let message = "this session has ended or is unknown; start another with `initialize`";
+        ErrorKind::UNKNOWN_SESSION.error(message)
     }
 
     pub(super) fn version(requested: &str) -> Self {
         let requested = truncated(requested);
-        let text = format!("protocol version `{requested}` is not supported");
+        let message = format!("protocol version `{requested}` is not supported");
         let supported = Revision::ALL.map(Revision::as_str);
-        ErrorKind::VERSION.error(text).with_data(json!({ "supported": supported, "requested": requested }))
+        ErrorKind::VERSION.error(message).with_data(json!({ "supported": supported, "requested": requested }))
     }
 
     pub(super) fn needs_tasks() -> Self {
         let extension = tasks::EXTENSION;
-        let text = format!("this needs the extension `{extension}`, which the client does not declare");
+        let message = format!("this needs the extension `{extension}`, which the client does not declare");
         ErrorKind::NEEDS_TASKS
-            .error(text)
+            .error(message)
             .with_data(json!({ "requiredCapabilities": { "extensions": { extension: {} } } }))
     }
 
     /// Error for missing capabilities. Its data lists them in the form in which a client declares them.
     pub(super) fn capability(missing: &[ClientCapability]) -> Self {
         let mut capabilities = json!({});
-        for missing in missing {
-            match missing {
+        for capability in missing {
+            match capability {
                 ClientCapability::Form | ClientCapability::FormWithMultiSelect => {
                     capabilities["elicitation"]["form"] = json!({})
                 }
@@ -145,12 +145,12 @@ impl RpcError {
             }
         }
         let names = capabilities.as_object().into_iter().flatten().map(|(name, _)| format!("`{name}`"));
-        let text = format!(
+        let message = format!(
             "this needs capabilities that the client does not declare in \
              `io.modelcontextprotocol/clientCapabilities`: {}",
             names.collect::<Vec<_>>().join(", ")
         );
-        ErrorKind::CAPABILITY.error(text).with_data(json!({ "requiredCapabilities": capabilities }))
+        ErrorKind::CAPABILITY.error(message).with_data(json!({ "requiredCapabilities": capabilities }))
     }
 
     fn code(&self, revision: Revision) -> ErrorCode {
@@ -203,8 +203,9 @@ impl ErrorCounts {
 impl Default for ErrorCounts {
     fn default() -> Self {
         // Common errors have a counter from the start, so that their first increase is visible in a rate.
-        let usual = [("tools/call", ErrorCode::INVALID_PARAMS), (Self::OTHER, ErrorCode::METHOD_NOT_FOUND)];
-        Self(LabelCounter::new(usual.map(|(method, code)| (method, code.0))))
+        let common_errors =
+            [("tools/call", ErrorCode::INVALID_PARAMS), (Self::OTHER, ErrorCode::METHOD_NOT_FOUND)];
+        Self(LabelCounter::new(common_errors.map(|(method, code)| (method, code.0))))
     }
 }
 

@@ -73,11 +73,11 @@ pub(super) async fn discover(rpc: &RpcContext<'_>) -> RpcResult {
 /// The list capabilities (`prompts`, `resources`) that are declared to a client: those with an entry that the
 /// client may see, and those to which an MCP upstream may still add entries.
 fn declared_lists(snapshot: &Snapshot, rpc: &RpcContext<'_>) -> DeclaredLists {
-    let has = |list: &DefinitionList| list.seen_by(rpc.message.client()).next().is_some();
+    let has_visible = |list: &DefinitionList| list.seen_by(rpc.message.client()).next().is_some();
     let (lists, [prompts, resources]) = (&snapshot.lists, snapshot.may_have_more());
     DeclaredLists {
-        prompts: prompts || has(&lists.prompts),
-        resources: resources || has(&lists.resources) || has(&lists.resource_templates),
+        prompts: prompts || has_visible(&lists.prompts),
+        resources: resources || has_visible(&lists.resources) || has_visible(&lists.resource_templates),
     }
 }
 
@@ -86,12 +86,12 @@ fn declared_lists(snapshot: &Snapshot, rpc: &RpcContext<'_>) -> DeclaredLists {
 fn capabilities(snapshot: &Snapshot, rpc: &RpcContext<'_>, revision: Revision) -> Value {
     let declared = declared_lists(snapshot, rpc);
     // The first revision has completions, but no capability for them.
-    let completes = snapshot.completes() && revision > Revision::R2024_11_05;
+    let supports_completions = snapshot.completes() && revision > Revision::R2024_11_05;
     let subscribe = snapshot.watches_resources().then_some(true);
     let resources = || without_nulls(json!({ "subscribe": subscribe, "listChanged": true }));
     without_nulls(json!({
         "logging": {},
-        "completions": completes.then(|| json!({})),
+        "completions": supports_completions.then(|| json!({})),
         "prompts": declared.prompts.then(|| json!({ "listChanged": true })),
         "resources": declared.resources.then(resources),
         "tools": { "listChanged": true },
@@ -126,8 +126,8 @@ pub(super) async fn list_page(rpc: &RpcContext<'_>) -> RpcResult {
     let (list, is_complete) = list_in(&snapshot, method);
     let cursor = rpc.request.params.cursor.unless_null().optional_text("params.cursor")?;
     let page = list.page(cursor.as_deref(), settings.page_size.max(1), rpc.message.client());
-    let text = "unknown cursor; request the list again without one";
-    let page = page.ok_or_else(|| ErrorKind::UNKNOWN_CURSOR.error(text))?;
+    let message = "unknown cursor; request the list again without one";
+    let page = page.ok_or_else(|| ErrorKind::UNKNOWN_CURSOR.error(message))?;
     let entries =
         page.entries.iter().map(|entry| entry.json(rpc.revision.structured_content_support())).collect();
     let entries = BTreeMap::from([(list.name, entries)]);

@@ -69,7 +69,7 @@ struct SubscribedSession {
 #[derive(Debug)]
 struct SubscribedResource {
     /// The watch of the resource, while the session has a stream at this replica.
-    watching: Option<ResourceWatch>,
+    watch: Option<ResourceWatch>,
     /// Whether the subscription is in the shared state.
     is_stored: bool,
 }
@@ -99,8 +99,8 @@ impl SessionSubscriptions {
     /// Marks a subscription as stored in the shared state.
     pub(super) fn mark_stored(&self, session: &str, uri: &str) {
         let mut sessions = self.0.lock();
-        let found = sessions.by_id.get_mut(session).and_then(|found| found.resources.get_mut(uri));
-        if let Some(resource) = found {
+        let resource = sessions.by_id.get_mut(session).and_then(|entry| entry.resources.get_mut(uri));
+        if let Some(resource) = resource {
             resource.is_stored = true;
         }
     }
@@ -109,13 +109,13 @@ impl SessionSubscriptions {
     /// Subscriptions that are not yet stored there remain.
     pub(super) fn replace(&self, gateway: &Gateway, session: &str, uris: &[String]) {
         let mut sessions = self.0.lock();
-        let Some(found) = sessions.by_id.get_mut(session) else { return };
-        found
+        let Some(entry) = sessions.by_id.get_mut(session) else { return };
+        entry
             .resources
             .retain(|uri, resource| !resource.is_stored || uris.iter().any(|other| **other == **uri));
         for uri in uris.iter().take(SUBSCRIPTION_LIMIT) {
             // A URI that is unknown at this replica may belong to another configuration.
-            let _ = found.add(gateway, uri, true);
+            let _ = entry.add(gateway, uri, true);
         }
     }
 
@@ -149,8 +149,8 @@ impl SessionSubscriptions {
     /// Removes a subscription, and the entry of the session if nothing else needs it.
     pub(super) fn remove(&self, session: &str, uri: &str) {
         let mut sessions = self.0.lock();
-        let Some(found) = sessions.by_id.get_mut(session) else { return };
-        found.resources.remove(uri);
+        let Some(entry) = sessions.by_id.get_mut(session) else { return };
+        entry.resources.remove(uri);
         sessions.remove_if_idle(session);
     }
 
@@ -164,15 +164,14 @@ impl SessionSubscriptions {
     pub(super) fn listen(self: &Arc<Self>, gateway: &Gateway, session: &str) -> SessionStream {
         let closing = Arc::new(Notify::new());
         let mut sessions = self.0.lock();
-        let found = sessions.session(session);
-        if found.streams.len() >= STREAM_LIMIT {
-            found.streams.remove(0).notify_one();
+        let entry = sessions.session(session);
+        if entry.streams.len() >= STREAM_LIMIT {
+            entry.streams.remove(0).notify_one();
         }
-        found.streams.push(Arc::clone(&closing));
-        for (uri, resource) in found.resources.iter_mut().filter(|(_, resource)| resource.watching.is_none())
-        {
+        entry.streams.push(Arc::clone(&closing));
+        for (uri, resource) in entry.resources.iter_mut().filter(|(_, resource)| resource.watch.is_none()) {
             match gateway.watch(uri) {
-                Ok(watch) => resource.watching = Some(watch),
+                Ok(watch) => resource.watch = Some(watch),
                 Err(error) => {
                     // The URI may contain arguments of a client, so it is logged at `debug` only.
                     warn!(%error, "resource watch failed; its subscribers get no updates");
@@ -203,8 +202,8 @@ impl SubscribedSession {
         if self.resources.len() >= SUBSCRIPTION_LIMIT || bytes + uri.len() > SUBSCRIBED_LIMIT_BYTES {
             return Err(WatchError::SessionLimit);
         }
-        let watching = if self.has_stream() { Some(gateway.watch(uri)?) } else { None };
-        self.resources.insert(uri.into(), SubscribedResource { watching, is_stored });
+        let watch = if self.has_stream() { Some(gateway.watch(uri)?) } else { None };
+        self.resources.insert(uri.into(), SubscribedResource { watch, is_stored });
         Ok(())
     }
 }
@@ -220,8 +219,8 @@ impl SubscribedSessions {
         }
         self.access_count += 1;
         let (number, is_over_limit) = (self.access_count, self.by_id.len() >= SESSION_LIMIT);
-        let new = || SubscribedSession { number, is_over_limit, ..SubscribedSession::default() };
-        self.by_id.entry(id.into()).or_insert_with(new)
+        let new_session = || SubscribedSession { number, is_over_limit, ..SubscribedSession::default() };
+        self.by_id.entry(id.into()).or_insert_with(new_session)
     }
 
     fn remove_if_idle(&mut self, id: &str) {
@@ -236,8 +235,8 @@ impl SubscribedSessions {
 
 impl SessionStream {
     /// Reads a property of the session; the default if the session has ended.
-    fn read<T: Default>(&self, of: impl FnOnce(&SubscribedSession) -> T) -> T {
-        self.subscribed.0.lock().by_id.get(&self.session).map(of).unwrap_or_default()
+    fn read<T: Default>(&self, property: impl FnOnce(&SubscribedSession) -> T) -> T {
+        self.subscribed.0.lock().by_id.get(&self.session).map(property).unwrap_or_default()
     }
 
     /// The resources that the session subscribes to and that `is_wanted` accepts.
@@ -255,10 +254,10 @@ impl SessionStream {
 impl Drop for SessionStream {
     fn drop(&mut self) {
         let mut sessions = self.subscribed.0.lock();
-        let Some(found) = sessions.by_id.get_mut(&self.session) else { return };
-        found.streams.retain(|stream| !Arc::ptr_eq(stream, &self.closing));
-        if !found.has_stream() {
-            found.resources.values_mut().for_each(|resource| resource.watching = None);
+        let Some(entry) = sessions.by_id.get_mut(&self.session) else { return };
+        entry.streams.retain(|stream| !Arc::ptr_eq(stream, &self.closing));
+        if !entry.has_stream() {
+            entry.resources.values_mut().for_each(|resource| resource.watch = None);
         }
         sessions.remove_if_idle(&self.session);
     }
@@ -290,12 +289,12 @@ impl MessageDispatcher {
     async fn store(&self, session: &str, uri: &str) -> Option<bool> {
         let shared = self.gateway.shared.as_ref()?;
         let key = subscriptions_key(shared, session);
-        let added = shared.add(&key, uri.as_bytes(), SUBSCRIPTION_LIMIT, SUBSCRIPTION_TTL).await.ok()?;
-        if added {
+        let is_added = shared.add(&key, uri.as_bytes(), SUBSCRIPTION_LIMIT, SUBSCRIPTION_TTL).await.ok()?;
+        if is_added {
             self.subscribed.mark_stored(session, uri);
             shared.publish(&ReplicaMessage::Subscribed { session: session.into() });
         }
-        Some(added)
+        Some(is_added)
     }
 
     /// Removes a subscription from a session, at every replica.
@@ -348,9 +347,9 @@ impl McpEndpoint {
         match message {
             ReplicaMessage::Changed { uri, fingerprint } => gateway.on_remote_change(&uri, fingerprint),
             ReplicaMessage::Subscribed { session } => {
-                let found =
+                let has_stream =
                     subscribed.0.lock().by_id.get(&session).is_some_and(SubscribedSession::has_stream);
-                if found {
+                if has_stream {
                     self.0.read_subscriptions(&session).await;
                 }
             }
@@ -402,8 +401,8 @@ routes:
         server::App::new(&loaded).unwrap().gateway
     }
 
-    fn wants(stream: &SessionStream, uri: &str) -> bool {
-        !stream.resources(|known| ***known == *uri).is_empty()
+    fn subscribes(stream: &SessionStream, uri: &str) -> bool {
+        !stream.resources(|resource| ***resource == *uri).is_empty()
     }
 
     #[tokio::test]
@@ -417,23 +416,23 @@ routes:
         assert_eq!(gateway.watched(), 0);
         let first = subscribed.listen(&gateway, "s");
         let second = subscribed.listen(&gateway, "s");
-        assert!(wants(&first, "t://a") && !wants(&first, "t://b"));
+        assert!(subscribes(&first, "t://a") && !subscribes(&first, "t://b"));
         assert_eq!(gateway.watched(), 1);
         subscribed.add(&gateway, "s", "t://b").unwrap();
         subscribed.add(&gateway, "other", "t://c").unwrap();
-        assert!(wants(&second, "t://b") && !wants(&second, "t://c"));
+        assert!(subscribes(&second, "t://b") && !subscribes(&second, "t://c"));
         assert_eq!(gateway.watched(), 2);
         subscribed.remove("s", "t://a");
         drop(first);
         assert_eq!(gateway.watched(), 1);
         drop(second);
         assert_eq!(gateway.watched(), 0);
-        let again = subscribed.listen(&gateway, "s");
-        assert!(wants(&again, "t://b"));
+        let third = subscribed.listen(&gateway, "s");
+        assert!(subscribes(&third, "t://b"));
         subscribed.remove_session("s");
-        assert!(!wants(&again, "t://b"));
+        assert!(!subscribes(&third, "t://b"));
         assert_eq!(gateway.watched(), 0);
-        drop(again);
+        drop(third);
         subscribed.remove("other", "t://c");
         assert!(subscribed.0.lock().by_id.is_empty());
     }
@@ -444,17 +443,17 @@ routes:
         let uris = |uris: &[&str]| uris.iter().map(|uri| (*uri).to_owned()).collect::<Vec<_>>();
         subscribed.replace(&gateway, "s", &uris(&["t://a"]));
         assert!(subscribed.0.lock().by_id.is_empty(), "nobody listens here");
-        let listening = subscribed.listen(&gateway, "s");
+        let stream = subscribed.listen(&gateway, "s");
         subscribed.replace(&gateway, "s", &uris(&["t://a", "t://b", "none:x"]));
         subscribed.add(&gateway, "s", "t://own").unwrap();
         assert_eq!(subscribed.unstored(), [("s".into(), "t://own".into())]);
         subscribed.replace(&gateway, "s", &uris(&["t://b", "t://c"]));
-        assert_eq!(listening.resources(|_| true).len(), 3);
-        assert!(["t://b", "t://c", "t://own"].iter().all(|uri| wants(&listening, uri)));
+        assert_eq!(stream.resources(|_| true).len(), 3);
+        assert!(["t://b", "t://c", "t://own"].iter().all(|uri| subscribes(&stream, uri)));
         assert_eq!(gateway.watched(), 3);
         subscribed.mark_stored("s", "t://own");
         subscribed.replace(&gateway, "s", &[]);
-        assert_eq!((listening.resources(|_| true).len(), gateway.watched()), (0, 0));
+        assert_eq!((stream.resources(|_| true).len(), gateway.watched()), (0, 0));
         assert_eq!(subscribed.listening(), [Box::<str>::from("s")]);
     }
 
@@ -466,15 +465,15 @@ routes:
         }
         assert_eq!(subscribed.add(&gateway, "listens", "t://more"), Err(WatchError::SessionLimit));
         let long = |number: usize| format!("t://{number}{}", "x".repeat(WATCHED_URI_LIMIT_BYTES / 2));
-        let taken =
+        let added =
             (0..SUBSCRIPTION_LIMIT).filter(|number| subscribed.add(&gateway, "long", &long(*number)).is_ok());
-        assert_eq!(taken.count(), 7, "their URIs are long");
-        let listening = subscribed.listen(&gateway, "listens");
+        assert_eq!(added.count(), 7, "their URIs are long");
+        let stream = subscribed.listen(&gateway, "listens");
         for number in 0..=SESSION_LIMIT {
             subscribed.add(&gateway, &format!("s{number}"), "t://a").unwrap();
         }
         assert_eq!(subscribed.0.lock().by_id.len(), SESSION_LIMIT);
-        assert!(wants(&listening, "t://1"), "who listens is not forgotten");
+        assert!(subscribes(&stream, "t://1"), "who listens is not forgotten");
         assert!(!subscribed.0.lock().by_id.contains_key("s0"), "the oldest is");
     }
 
@@ -526,8 +525,8 @@ routes:
     #[tokio::test]
     async fn the_oldest_of_too_many_streams_of_a_session_is_closed() {
         let (gateway, subscribed) = (gateway(), Arc::new(SessionSubscriptions::default()));
-        let all: Vec<_> = (0..=STREAM_LIMIT).map(|_| subscribed.listen(&gateway, "a")).collect();
-        let closed: Vec<bool> = all.iter().map(is_closed).collect();
+        let streams: Vec<_> = (0..=STREAM_LIMIT).map(|_| subscribed.listen(&gateway, "a")).collect();
+        let closed: Vec<bool> = streams.iter().map(is_closed).collect();
         assert_eq!(closed.iter().filter(|closed| **closed).count(), 1);
         assert!(closed[0]);
     }

@@ -183,8 +183,8 @@ impl Sessions {
     /// Decrypts a session id.
     pub(super) fn open(&self, id: &str) -> NamedSession {
         let content = self.cipher.open(Purpose::Session, id, SystemTime::now());
-        let session = |content: Vec<u8>| serde_json::from_slice(&content).map_err(|_| TokenError::Invalid);
-        NamedSession { id: id.into(), content: content.and_then(session) }
+        let parse = |content: Vec<u8>| serde_json::from_slice(&content).map_err(|_| TokenError::Invalid);
+        NamedSession { id: id.into(), content: content.and_then(parse) }
     }
 
     /// Ends a session: its requests are rejected from now on. The caller, at this or another replica, has
@@ -219,9 +219,12 @@ mod tests {
         assert_eq!(opened, session);
         assert_eq!(opened.revision, "2025-11-25");
         assert_eq!(Value::Object(opened.capabilities), json!({"sampling": {}, "elicitation": {"form": {}}}));
-        let endless = json!({"sampling": {"x": "y".repeat(9999)}});
-        let session =
-            Session::new(Revision::R2025_11_25, endless.as_object().unwrap().clone(), &ClientIdentity::Local);
+        let oversized = json!({"sampling": {"x": "y".repeat(9999)}});
+        let session = Session::new(
+            Revision::R2025_11_25,
+            oversized.as_object().unwrap().clone(),
+            &ClientIdentity::Local,
+        );
         assert_eq!(Value::Object(session.capabilities), json!({"sampling": {}}));
     }
 }
@@ -275,12 +278,12 @@ mod sessions_tests {
     #[test]
     fn unknown_session_ids_are_rejected_if_replicas_share_a_key() {
         let foreign = id(&TokenCipher::random());
-        let refused = Sessions::new(TokenCipher::random(), UnknownSessions::Reject);
-        assert_eq!(refused.check(&refused.open(&foreign), None).unwrap_err(), RpcError::no_session());
-        let taken = Sessions::new(TokenCipher::random(), UnknownSessions::Accept);
-        taken.check(&taken.open(&foreign), None).unwrap();
-        end(&taken, &foreign, None).unwrap();
-        assert_eq!(taken.ended.lock().ids.len(), 0);
+        let rejecting = Sessions::new(TokenCipher::random(), UnknownSessions::Reject);
+        assert_eq!(rejecting.check(&rejecting.open(&foreign), None).unwrap_err(), RpcError::no_session());
+        let accepting = Sessions::new(TokenCipher::random(), UnknownSessions::Accept);
+        accepting.check(&accepting.open(&foreign), None).unwrap();
+        end(&accepting, &foreign, None).unwrap();
+        assert_eq!(accepting.ended.lock().ids.len(), 0);
     }
 
     #[test]
@@ -328,20 +331,29 @@ mod sessions_tests {
     fn ending_many_sessions_revives_no_other_session() {
         let cipher = TokenCipher::random();
         let sessions = Sessions::new(cipher.clone(), UnknownSessions::Reject);
-        let (here, there) =
-            (["192.0.2.1", "192.0.2.2"]).map(|at| ClientIdentity::from_address(at.parse().unwrap())).into();
-        let (known, other) = (client("one"), client("two"));
-        for (victim, attacker) in [(&here, &there), (&known, &other), (&known, &here), (&here, &known)] {
-            let forged = id_of(&cipher, victim);
-            let first = id_of(&cipher, attacker);
-            end(&sessions, &forged, victim.owner()).unwrap();
-            end(&sessions, &first, attacker.owner()).unwrap();
+        let (client_at_address, other_address) = (["192.0.2.1", "192.0.2.2"])
+            .map(|address| ClientIdentity::from_address(address.parse().unwrap()))
+            .into();
+        let (identified, other_client) = (client("one"), client("two"));
+        for (victim, attacker) in [
+            (&client_at_address, &other_address),
+            (&identified, &other_client),
+            (&identified, &client_at_address),
+            (&client_at_address, &identified),
+        ] {
+            let victim_id = id_of(&cipher, victim);
+            let attacker_id = id_of(&cipher, attacker);
+            end(&sessions, &victim_id, victim.owner()).unwrap();
+            end(&sessions, &attacker_id, attacker.owner()).unwrap();
             for _ in 0..ENDED_LIMIT {
                 end(&sessions, &id_of(&cipher, attacker), attacker.owner()).unwrap();
             }
-            assert_eq!(sessions.check(&sessions.open(&forged), victim.owner()), Err(RpcError::no_session()));
             assert_eq!(
-                sessions.check(&sessions.open(&first), attacker.owner()),
+                sessions.check(&sessions.open(&victim_id), victim.owner()),
+                Err(RpcError::no_session())
+            );
+            assert_eq!(
+                sessions.check(&sessions.open(&attacker_id), attacker.owner()),
                 Ok(()),
                 "the list has an end"
             );

@@ -64,20 +64,20 @@ impl McpEndpoint {
     ) -> io::Result<()> {
         // Not every system can wait for pipes asynchronously, so each pipe has a thread. The reading thread
         // is not joined, because only the client can end it.
-        let (line, lines) = mpsc::channel(1);
+        let (line_sender, lines) = mpsc::channel(1);
         let reader = thread::Builder::new().name("input".to_owned());
-        reader.spawn(move || read(io::stdin(), limit_bytes, &line))?;
+        reader.spawn(move || read(io::stdin(), limit_bytes, &line_sender))?;
         let (out, messages) = mpsc::channel(OUT_LIMIT);
-        let (done, written) = oneshot::channel();
+        let (done_sender, done_receiver) = oneshot::channel();
         thread::Builder::new().name("output".to_owned()).spawn(move || {
             // Nothing but messages may be written to standard output.
             write(io::stdout(), messages);
             // Fails if the wait below has timed out, because the client does not read.
-            let _ = done.send(());
+            let _ = done_sender.send(());
         })?;
         info!("serving MCP on standard input and output");
         let cut_off = self.serve_lines(lines, out, shutdown_timeout, stop).await;
-        if timeout(CANCEL_TIMEOUT, written).await.is_err() {
+        if timeout(CANCEL_TIMEOUT, done_receiver).await.is_err() {
             debug!("client does not read the last message");
         }
         if cut_off > 0 {
@@ -128,8 +128,9 @@ impl McpEndpoint {
                     connection.notify_changes();
                 }
                 Some(ClientLine::TooLong { limit_bytes }) => {
-                    let error = format!("a message may have at most {limit_bytes} bytes; this one has more");
-                    connection.reject(None, ErrorKind::NOT_A_MESSAGE.error(error)).await;
+                    let message =
+                        format!("a message may have at most {limit_bytes} bytes; this one has more");
+                    connection.reject(None, ErrorKind::NOT_A_MESSAGE.error(message)).await;
                 }
             }
         }
@@ -172,8 +173,8 @@ fn next_line(input: &mut impl BufRead, limit_bytes: usize) -> io::Result<Option<
             Some(ClientLine::TooLong { limit_bytes })
         }
         // The input ends without a line feed.
-        Some(last) => {
-            line.push(last);
+        Some(last_byte) => {
+            line.push(last_byte);
             Some(ClientLine::Whole(line))
         }
     })
@@ -182,9 +183,9 @@ fn next_line(input: &mut impl BufRead, limit_bytes: usize) -> io::Result<Option<
 /// Writes each message as a line, until the queue is closed, or the client has closed its end.
 fn write(mut output: impl Write, mut messages: mpsc::Receiver<Bytes>) {
     while let Some(message) = messages.blocking_recv() {
-        let written =
+        let result =
             output.write_all(&message).and_then(|()| output.write_all(b"\n")).and_then(|()| output.flush());
-        if let Err(error) = written {
+        if let Err(error) = result {
             debug!(%error, "writing standard output failed");
             return;
         }
@@ -284,8 +285,8 @@ impl StdioConnection {
     async fn reject(&self, request: Option<RpcRequest<'_>>, error: RpcError) {
         let context = self.context();
         let (id, method) = request.map(|request| (request.id, request.method)).unzip();
-        let assumed = context.revision().unwrap_or(Revision::R2026_07_28);
-        let response = context.error_response(id, method.as_deref(), assumed, &error);
+        let revision = context.revision().unwrap_or(Revision::R2026_07_28);
+        let response = context.error_response(id, method.as_deref(), revision, &error);
         // Sending fails if the connection is about to end, so that no one reads the response.
         let _ = self.out.send(to_one_line(response.body)).await;
     }
@@ -350,13 +351,13 @@ mod tests {
     async fn a_cancelled_request_sends_no_further_message() {
         for (result, expected) in [(Some(()), 1), (None, 0)] {
             let (sender, receiver) = MessageSender::new();
-            let (out, mut written) = mpsc::channel(4);
+            let (out, mut messages) = mpsc::channel(4);
             sender.notify("notifications/progress", &json!({}));
             let send = |message| out.send(message).map(Result::ok);
             assert_eq!(forward_messages(async { result }, receiver, send).await, result);
             drop(out);
             let mut count = 0;
-            while written.recv().await.is_some() {
+            while messages.recv().await.is_some() {
                 count += 1;
             }
             assert_eq!(count, expected);

@@ -68,8 +68,8 @@ pub(super) async fn listen(rpc: &RpcContext<'_>) -> RpcResult {
     let acknowledged = json!({ "_meta": meta, "notifications": subscription.filter });
     let sent = rpc.sender.send("notifications/subscriptions/acknowledged", &acknowledged).await;
     sent.map_err(|_| {
-        let text = "the response of this method is a stream: send `Accept: text/event-stream`, too";
-        ErrorKind::PARAMS.error(text)
+        let error_message = "the response of this method is a stream: send `Accept: text/event-stream`, too";
+        ErrorKind::PARAMS.error(error_message)
     })?;
     tokio::select! {
         _ = notify(listener, rpc.sender, Some(&meta), &subscription) => {}
@@ -152,13 +152,13 @@ impl Subscription {
         let mut uris = filter.resource_subscriptions.take().unwrap_or_default();
         uris.retain(|uri| may_read(gateway, client, uri));
         let watched = uris.iter().take(RESOURCE_LIMIT).filter_map(|uri| gateway.watch(uri).ok());
-        let watched: BTreeMap<_, _> = watched.map(|watching| (Arc::clone(&watching.uri), watching)).collect();
-        let known = watched.keys().map(|uri| uri.to_string()).collect::<Vec<_>>();
-        filter.resource_subscriptions = Some(known).filter(|known| !known.is_empty());
-        let omit_unwanted = |wanted: &mut Option<bool>| *wanted = wanted.filter(|wanted| *wanted);
-        omit_unwanted(&mut filter.tools_list_changed);
-        omit_unwanted(&mut filter.prompts_list_changed);
-        omit_unwanted(&mut filter.resources_list_changed);
+        let watched: BTreeMap<_, _> = watched.map(|watch| (Arc::clone(&watch.uri), watch)).collect();
+        let watched_uris = watched.keys().map(|uri| uri.to_string()).collect::<Vec<_>>();
+        filter.resource_subscriptions = Some(watched_uris).filter(|watched_uris| !watched_uris.is_empty());
+        let omit_false = |flag: &mut Option<bool>| *flag = flag.filter(|flag| *flag);
+        omit_false(&mut filter.tools_list_changed);
+        omit_false(&mut filter.prompts_list_changed);
+        omit_false(&mut filter.resources_list_changed);
         let resources = Resources::Watched(watched);
         Self { filter, resources, gateway: gateway.clone(), client: client.clone() }
     }
@@ -177,8 +177,7 @@ impl Subscription {
         ];
         // If changes were missed, every list and resource may have changed.
         let has_changed = |change: &ChangeEvent| received == change || *received == ChangeEvent::Missed;
-        let lists =
-            lists.into_iter().filter(|(change, is_wanted, _)| is_wanted.is_some() && has_changed(change));
+        let lists = lists.into_iter().filter(|(change, flag, _)| flag.is_some() && has_changed(change));
         let is_updated = |uri: &&Arc<str>| match received {
             ChangeEvent::Resource(changed) => changed == *uri,
             other => *other == ChangeEvent::Missed,
@@ -264,8 +263,8 @@ mod tests {
         check(resource.clone(), resource.clone(), &ChangeEvent::Resource("t://a".into()), &notified);
         check(resource.clone(), resource.clone(), &ChangeEvent::Resource("t://b".into()), &[]);
         check(resource.clone(), resource.clone(), &ChangeEvent::Missed, &notified);
-        let too_much = json!({ "resourceSubscriptions": ["t://a", "once:x", "none:x", "t://a"] });
-        check(too_much, resource, &ChangeEvent::Missed, &notified);
+        let with_unwatched = json!({ "resourceSubscriptions": ["t://a", "once:x", "none:x", "t://a"] });
+        check(with_unwatched, resource, &ChangeEvent::Missed, &notified);
     }
 
     #[test]
@@ -289,8 +288,8 @@ mod tests {
         );
         let first = streams.slot(&one).unwrap();
         let _second = streams.slot(&one).unwrap();
-        let refused = streams.slot(&one).unwrap_err();
-        assert!(refused.text.starts_with("you have 2 notification streams open"), "{refused}");
+        let error = streams.slot(&one).unwrap_err();
+        assert!(error.text.starts_with("you have 2 notification streams open"), "{error}");
         let _others = streams.slot(&other).unwrap();
         drop(first);
         let _again = streams.slot(&one).unwrap();

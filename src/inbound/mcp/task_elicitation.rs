@@ -74,7 +74,7 @@ impl ElicitingTasks {
         let now = Instant::now();
         let mut tasks = self.tasks.lock();
         if tasks.len() >= TASKS_LIMIT {
-            tasks.retain(|_, (until, _)| *until > now);
+            tasks.retain(|_, (expires_at, _)| *expires_at > now);
         }
         if tasks.len() >= TASKS_LIMIT {
             return None;
@@ -87,8 +87,8 @@ impl ElicitingTasks {
     /// Returns the state of the task with this name, unless its TTL has expired.
     pub(super) fn find(&self, name: &str) -> Option<ElicitingTask> {
         let mut tasks = self.tasks.lock();
-        let (until, task) = tasks.get(name)?;
-        if *until > Instant::now() {
+        let (expires_at, task) = tasks.get(name)?;
+        if *expires_at > Instant::now() {
             return Some(Arc::clone(task));
         }
         tasks.remove(name);
@@ -99,11 +99,11 @@ impl ElicitingTasks {
     /// limit. Returns the final state of the task.
     pub(super) fn store(&self, result: ToolResult, revision: Revision) -> ElicitingState {
         // Expired tasks are removed, so that their results no longer count.
-        self.tasks.lock().retain(|_, (until, _)| *until > Instant::now());
-        let written = written_result(result, revision);
-        let bytes = u32::try_from(written.len()).unwrap_or(u32::MAX);
+        self.tasks.lock().retain(|_, (expires_at, _)| *expires_at > Instant::now());
+        let serialized = written_result(result, revision);
+        let bytes = u32::try_from(serialized.len()).unwrap_or(u32::MAX);
         match Arc::clone(&self.result_bytes).try_acquire_many_owned(bytes) {
-            Ok(permit) => ElicitingState::Completed { written, _permit: permit },
+            Ok(permit) => ElicitingState::Completed { written: serialized, _permit: permit },
             Err(_) => ElicitingState::Discarded,
         }
     }
@@ -135,13 +135,13 @@ impl TaskRound {
         responses: Map<String, Value>,
     ) -> RpcResult<Self> {
         let arguments = snapshot.check_arguments(route, arguments.clone().into()).await;
-        let arguments = arguments.map_err(|sentence| ErrorKind::PARAMS.error(sentence))?;
+        let arguments = arguments.map_err(|message| ErrorKind::PARAMS.error(message))?;
         let capabilities = capabilities(rpc.revision, &rpc.capabilities());
         let mut round = ElicitationRound::new(capabilities, earlier_responses.clone(), responses);
         let declined = elicit_first(&route.input_requests, arguments, Some(&mut round)).await.err();
         let (open, input_responses) = (round.outcome?, round.input_responses);
-        let written = serde_json::to_vec(&input_responses);
-        if !written.is_ok_and(|json| json.len() <= RESPONSES_LIMIT_BYTES) {
+        let serialized = serde_json::to_vec(&input_responses);
+        if !serialized.is_ok_and(|json| json.len() <= RESPONSES_LIMIT_BYTES) {
             return Err(ErrorKind::PARAMS.error(format!(
                 "the input responses of a task may have at most {RESPONSES_LIMIT_BYTES} bytes together"
             )));
@@ -172,12 +172,12 @@ pub(super) fn start_operation(
             let call = Call::new(arguments, &headers, request_id.clone(), api, client.clone());
             Call { trace: trace.clone(), mcp_version: revision.as_str(), ..call }
         };
-        let called = tokio::select! {
-            called = snapshot.call_as_task(&route, call(arguments.into()), &mut round) => called,
+        let outcome = tokio::select! {
+            outcome = snapshot.call_as_task(&route, call(arguments.into()), &mut round) => outcome,
             _ = &mut cancelled => return,
         };
         let mut state = task.lock().await;
-        match (&*state, called) {
+        match (&*state, outcome) {
             (ElicitingState::Starting { .. }, CallOutcome::Operation(operation)) => {
                 *state = ElicitingState::Running(operation)
             }
@@ -204,8 +204,8 @@ mod tests {
     async fn results_of_expired_tasks_do_not_count_toward_the_limit() {
         let (tasks, ttl) = (ElicitingTasks::default(), Duration::from_secs(60));
         let task = tasks.begin(ttl).and_then(|name| tasks.find(&name)).unwrap();
-        let all = Arc::clone(&tasks.result_bytes).try_acquire_many_owned(RESULTS_LIMIT_BYTES as u32);
-        *task.lock().await = ElicitingState::Completed { written: Vec::new(), _permit: all.unwrap() };
+        let all_permits = Arc::clone(&tasks.result_bytes).try_acquire_many_owned(RESULTS_LIMIT_BYTES as u32);
+        *task.lock().await = ElicitingState::Completed { written: Vec::new(), _permit: all_permits.unwrap() };
         drop(task);
         let store = || tasks.store(ToolResult::text("done"), Revision::R2026_07_28);
         assert!(matches!(store(), ElicitingState::Discarded));

@@ -118,23 +118,23 @@ pub(super) async fn get(rpc: &RpcContext<'_>) -> RpcResult {
 /// `tasks/update`: responses to the input requests of a task. An operation at the upstream has no input
 /// requests, so responses for it are ignored, as the specification requires.
 pub(super) async fn update(rpc: &RpcContext<'_>) -> RpcResult {
-    let acknowledged = || Ok(rpc.result(&json!({})));
+    let acknowledge = || Ok(rpc.result(&json!({})));
     let TaskRequest { task: Task { arguments, location, .. }, route, snapshot, .. } = TaskRequest::read(rpc)?;
-    let TaskLocation::Replica { name, address } = location else { return acknowledged() };
+    let TaskLocation::Replica { name, address } = location else { return acknowledge() };
     let tasks = &rpc.dispatcher.eliciting_tasks;
     let Some(task) = tasks.find(&name) else { return forward(rpc, address.as_deref()).await };
     let responses = rpc.request.params.input_responses.object("params.inputResponses")?;
     let responses = responses.unwrap_or_default();
     let mut state = task.lock().await;
-    let ElicitingState::InputRequired(earlier) = &mut *state else { return acknowledged() };
-    match TaskRound::new(rpc, &snapshot, &route, &arguments, earlier, responses).await? {
-        TaskRound { open, input_responses, .. } if !open.is_empty() => *earlier = input_responses,
+    let ElicitingState::InputRequired(earlier_responses) = &mut *state else { return acknowledge() };
+    match TaskRound::new(rpc, &snapshot, &route, &arguments, earlier_responses, responses).await? {
+        TaskRound { open, input_responses, .. } if !open.is_empty() => *earlier_responses = input_responses,
         TaskRound { declined: Some(result), .. } => *state = tasks.store(*result, rpc.revision),
         TaskRound { input_responses, .. } => {
             *state = start_operation(Arc::clone(&task), rpc, snapshot, route, arguments, input_responses);
         }
     }
-    acknowledged()
+    acknowledge()
 }
 
 /// `tasks/cancel`: cancels a task whose operation has not started. A running operation is cancelled at the
@@ -284,8 +284,8 @@ impl Task {
     }
 
     /// The completed task with the result of its call, as JSON.
-    fn completed(&self, written: Vec<u8>) -> TaskResult {
-        self.result(TaskStatus::Completed, Some(TaskPayload::Result(raw_json(written))))
+    fn completed(&self, json: Vec<u8>) -> TaskResult {
+        self.result(TaskStatus::Completed, Some(TaskPayload::Result(raw_json(json))))
     }
 
     /// The task whose operation is in this state.
@@ -321,15 +321,16 @@ impl TaskRequest {
         check_support(rpc)?;
         let id = rpc.request.params.task_id.required_text("params.taskId")?.into_owned();
         rpc.check_name(&id)?;
-        let unknown = || ErrorKind::PARAMS.error(TASK_NOT_FOUND);
+        let unknown_task = || ErrorKind::PARAMS.error(TASK_NOT_FOUND);
         let content = rpc.dispatcher.cipher.open(Purpose::Task, &id, SystemTime::now());
-        let task: Task = serde_json::from_slice(&content.map_err(|_| unknown())?).map_err(|_| unknown())?;
+        let task: Task =
+            serde_json::from_slice(&content.map_err(|_| unknown_task())?).map_err(|_| unknown_task())?;
         let snapshot = rpc.dispatcher.gateway.snapshot();
         // A task of another client is reported as unknown.
-        let is_own = task.owner.as_deref() == rpc.message.owner();
+        let is_owner = task.owner.as_deref() == rpc.message.owner();
         let route =
-            snapshot.table.by_tool(&task.tool).filter(|route| is_own && route.async_operation.is_some());
-        let route = route.ok_or_else(unknown)?.clone();
+            snapshot.table.by_tool(&task.tool).filter(|route| is_owner && route.async_operation.is_some());
+        let route = route.ok_or_else(unknown_task)?.clone();
         rpc.may(&route.scopes)?;
         Ok(Self { task: Task { id, ..task }, route, snapshot })
     }

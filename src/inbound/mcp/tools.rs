@@ -93,8 +93,8 @@ impl Subscriber for CallSubscriber<'_> {
         let Some(token) = &self.token else { return };
         let params = without_nulls(json!({
             "progressToken": token,
-            "progress": number(done),
-            "total": total.map(number),
+            "progress": json_number(done),
+            "total": total.map(json_number),
             "message": message,
         }));
         self.sender.notify("notifications/progress", &params);
@@ -107,7 +107,7 @@ impl Subscriber for CallSubscriber<'_> {
 }
 
 /// Converts a number to JSON: to an integer if it has no fraction.
-fn number(number: f64) -> Value {
+fn json_number(number: f64) -> Value {
     /// 2^53: all integers below it are exact in an `f64`.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     #[expect(clippy::cast_possible_truncation, reason = "it is whole, and in the range")]

@@ -50,7 +50,7 @@ const HEALTH: &str = "/health";
 const STATUS: &str = "/status";
 
 /// `Allow` header in responses to `OPTIONS` without a credential, on every path, if clients authenticate.
-const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+const ALLOWED_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// Reserved paths. No configured endpoint (`rest:`) may be at or below one of them.
 pub const RESERVED: &[&str] = &[TOOLS, OPENAPI, HEALTH, MCP_PATHS[0], MCP_PATHS[1]];
@@ -73,7 +73,7 @@ enum Target<'a> {
     Status,
     Tool {
         route: &'a Arc<BoundRoute>,
-        in_path: Vec<(String, String)>,
+        path_arguments: Vec<(String, String)>,
     },
     UnknownTool(String),
     WrongMethod {
@@ -125,7 +125,7 @@ impl RestApi {
             _ if head.method == Method::OPTIONS
                 && authenticator.has_no_credential(&head.headers, &info.connection) =>
             {
-                let response = page.options(&head.headers, METHODS);
+                let response = page.options(&head.headers, ALLOWED_METHODS);
                 return page.allow_read(response);
             }
             Target::Health => return response::value(StatusCode::OK, &json!({ "status": "ok" })),
@@ -147,14 +147,14 @@ impl RestApi {
         let context = RequestContext { info, identity };
         let target = without_forbidden_methods(&snapshot, target, context.client(), head.uri.path());
         let is_passthrough = matches!(target, Target::Passthrough(_));
-        let called = if let Target::Tool { route, .. } = &target { Some(*route) } else { None };
+        let called_route = if let Target::Tool { route, .. } = &target { Some(*route) } else { None };
         let responded = {
             let respond = self.respond(&snapshot, target, &page, &context, &head, body);
             shutdown.unless_overdue(pin!(respond)).await
         };
         let responded = responded.unwrap_or_else(|| {
             let passthrough_effect = is_passthrough && !head.method.is_safe();
-            let may_have_effect = called.map_or(passthrough_effect, |route| route.may_have_effect());
+            let may_have_effect = called_route.map_or(passthrough_effect, |route| route.may_have_effect());
             Err(Rejection::for_shutdown(cut_off_by_shutdown(may_have_effect)))
         });
         let response =
@@ -175,8 +175,8 @@ impl RestApi {
     ) -> Result<Response<Body>, Rejection> {
         let (client, mount) = (context.client(), context.info.mount.as_deref().unwrap_or_default());
         Ok(match target {
-            Target::Tool { route, in_path } => {
-                self.call(snapshot, route, in_path, context, head, body).await?
+            Target::Tool { route, path_arguments } => {
+                self.call(snapshot, route, path_arguments, context, head, body).await?
             }
             Target::Passthrough(upstream) => {
                 let authenticator = &self.filter.authenticator;
@@ -203,14 +203,14 @@ impl RestApi {
             }
             Target::WrongMethod { allowed, .. } => response::wrong_method(&head.method, &allowed),
             Target::UnknownTool(name) => {
-                let text = format!("unknown tool `{name}`; `GET /tools` lists all tools");
-                let unknown = || Rejection::new(StatusCode::NOT_FOUND, "unknown tool", text);
+                let message = format!("unknown tool `{name}`; `GET /tools` lists all tools");
+                let unknown = || Rejection::new(StatusCode::NOT_FOUND, "unknown tool", message);
                 return Err(snapshot.not_ready(&name).as_ref().map_or_else(unknown, response::not_ready));
             }
             // `handle` has already responded to requests for health and metadata.
             Target::NotFound | Target::Health | Target::Metadata(_) => {
-                let text = "unknown path; `GET /tools` lists all tools with their endpoints";
-                return Err(Rejection::new(StatusCode::NOT_FOUND, "unknown path", text));
+                let message = "unknown path; `GET /tools` lists all tools with their endpoints";
+                return Err(Rejection::new(StatusCode::NOT_FOUND, "unknown path", message));
             }
         })
     }
@@ -219,25 +219,25 @@ impl RestApi {
         &self,
         snapshot: &Snapshot,
         route: &Arc<BoundRoute>,
-        in_path: Vec<(String, String)>,
+        path_arguments: Vec<(String, String)>,
         context: &RequestContext,
         head: &Parts,
         body: Body,
     ) -> Result<Response<Body>, Rejection> {
         let client = context.client();
         if !client.may(&route.scopes) {
-            let all = &snapshot.lists.needed_scopes;
-            return Err(self.filter.authenticator.missing_scope(client, &route.scopes, all));
+            let all_scopes = &snapshot.lists.needed_scopes;
+            return Err(self.filter.authenticator.missing_scope(client, &route.scopes, all_scopes));
         }
         // The query counts toward the limit of the request buffer, like the body, until `body` is dropped.
         let body = self.filter.read(&head.headers, head.uri.query().unwrap_or_default(), body).await?;
-        let arguments = arguments(route, in_path, head, &body)?;
+        let arguments = collect_arguments(route, path_arguments, head, &body)?;
         let RequestInfo { request_id, span, address, api, .. } = &context.info;
         if span.is_recorded() {
             // The path of the route has placeholders instead of values (`/users/{id}`), so that the number of
             // span names is bounded.
-            let own = route.rest.as_ref().filter(|_| !head.uri.path().starts_with("/tools/"));
-            let path = own.map_or_else(|| head.uri.path(), |endpoint| &endpoint.path);
+            let rest_endpoint = route.rest.as_ref().filter(|_| !head.uri.path().starts_with("/tools/"));
+            let path = rest_endpoint.map_or_else(|| head.uri.path(), |endpoint| &endpoint.path);
             span.rename(|| format!("{} {path}", method_label(&head.method)));
             span.text("http.route", path.to_owned());
         }
@@ -248,30 +248,30 @@ impl RestApi {
 
     fn find<'a>(&self, snapshot: &'a Snapshot, head: &Parts) -> Target<'a> {
         let (method, path) = (&head.method, head.uri.path());
-        let reading = method == Method::GET || method == Method::HEAD;
+        let is_read = method == Method::GET || method == Method::HEAD;
         let metadata = self.filter.authenticator.metadata_at(path, &snapshot.lists.needed_scopes);
-        let own = metadata.map(Target::Metadata).or_else(|| match path {
+        let own_target = metadata.map(Target::Metadata).or_else(|| match path {
             TOOLS => Some(Target::ToolList),
             OPENAPI => Some(Target::OpenApi),
             HEALTH => Some(Target::Health),
             // A route such as `/{name}` does not replace this path.
             STATUS if !snapshot.table.has_path(STATUS) => Some(Target::Status),
-            STATUS if reading && !snapshot.table.has_endpoint(&Method::GET, STATUS) => Some(Target::Status),
+            STATUS if is_read && !snapshot.table.has_endpoint(&Method::GET, STATUS) => Some(Target::Status),
             _ => None,
         });
-        if let Some(own) = own {
-            if reading {
-                return own;
+        if let Some(own_target) = own_target {
+            if is_read {
+                return own_target;
             }
             return Target::WrongMethod { allowed: vec![Method::GET, Method::HEAD], is_own: true };
         }
         // Neither a route such as `/{a}/{b}` nor `passthrough` may match a path below a reserved one.
-        let below = |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.starts_with('/'));
-        if RESERVED.iter().any(|own| *own != TOOLS && below(own)) {
+        let is_below = |reserved: &str| path.strip_prefix(reserved).is_some_and(|rest| rest.starts_with('/'));
+        if RESERVED.iter().any(|reserved| *reserved != TOOLS && is_below(reserved)) {
             return Target::NotFound;
         }
         match snapshot.table.by_endpoint(get_for_head(method), path) {
-            EndpointMatch::Found { route, arguments } => Target::Tool { route, in_path: arguments },
+            EndpointMatch::Found { route, arguments } => Target::Tool { route, path_arguments: arguments },
             EndpointMatch::WrongMethod { mut allowed } => {
                 if path == STATUS && !allowed.contains(&Method::GET) {
                     allowed.push(Method::GET);
@@ -301,9 +301,9 @@ pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Res
 /// Collects the arguments of a call from the path, the query and the JSON body; each may be present only
 /// once. Values in path and query are strings, which are converted to the type that the input schema
 /// declares.
-fn arguments(
+fn collect_arguments(
     route: &Route,
-    in_path: Vec<(String, String)>,
+    path_arguments: Vec<(String, String)>,
     parts: &Parts,
     body: &Bytes,
 ) -> Result<Map<String, Value>, Rejection> {
@@ -311,16 +311,17 @@ fn arguments(
         Map::new()
     } else {
         check_media_type(&parts.headers)?;
-        object(body)?
+        parse_object(body)?
     };
-    let in_path = in_path.into_iter().map(|(name, value)| ("path", name, vec![value]));
-    let in_query = query(parts.uri.query().unwrap_or_default())?;
-    let in_query = in_query.into_iter().map(|(name, values)| ("query", name, values));
-    for (place, name, values) in in_path.chain(in_query) {
+    let path_arguments = path_arguments.into_iter().map(|(name, value)| ("path", name, vec![value]));
+    let query_arguments = parse_query(parts.uri.query().unwrap_or_default())?;
+    let query_arguments = query_arguments.into_iter().map(|(name, values)| ("query", name, values));
+    for (location, name, values) in path_arguments.chain(query_arguments) {
         let value = route.input.coerce_texts(&name, values);
         if arguments.insert(name.clone(), value).is_some() {
-            let text = format!("argument `{name}` is present more than once: in the {place} and elsewhere");
-            return Err(Rejection::new(StatusCode::BAD_REQUEST, "argument present more than once", text));
+            let message =
+                format!("argument `{name}` is present more than once: in the {location} and elsewhere");
+            return Err(Rejection::new(StatusCode::BAD_REQUEST, "argument present more than once", message));
         }
     }
     Ok(arguments)
@@ -335,36 +336,36 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Rejection> {
     if essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json")) {
         return Ok(());
     }
-    let found: String = essence.chars().take(100).collect();
-    let text = format!(
-        "expected a body of type `application/json`, found `{found}`; \
+    let media_type: String = essence.chars().take(100).collect();
+    let message = format!(
+        "expected a body of type `application/json`, found `{media_type}`; \
          send the header `Content-Type: application/json`"
     );
-    Err(Rejection::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media type of the body", text))
+    Err(Rejection::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media type of the body", message))
 }
 
-fn object(body: &[u8]) -> Result<Map<String, Value>, Rejection> {
+fn parse_object(body: &[u8]) -> Result<Map<String, Value>, Rejection> {
     let not_json = |detail: String| {
         let rejection = Rejection::new(StatusCode::BAD_REQUEST, "invalid JSON", "Invalid JSON body");
         Rejection { detail: Some(detail), ..rejection }
     };
-    values_within(body, ARGUMENT_VALUE_LIMIT).map_err(|many| not_json(many.to_string()))?;
+    values_within(body, ARGUMENT_VALUE_LIMIT).map_err(|error| not_json(error.to_string()))?;
     match serde_json::from_slice(body) {
         Ok(Value::Object(arguments)) => Ok(arguments),
         Ok(other) => {
-            let text = format!("expected a JSON object with the arguments, found {}", kind_of(&other));
-            Err(Rejection::new(StatusCode::BAD_REQUEST, "arguments are not a JSON object", text))
+            let message = format!("expected a JSON object with the arguments, found {}", kind_of(&other));
+            Err(Rejection::new(StatusCode::BAD_REQUEST, "arguments are not a JSON object", message))
         }
         Err(error) => Err(not_json(error.to_string())),
     }
 }
 
 /// Parses a query: names in the order of appearance, each with all its values.
-fn query(query: &str) -> Result<Vec<(String, Vec<String>)>, Rejection> {
+fn parse_query(query: &str) -> Result<Vec<(String, Vec<String>)>, Rejection> {
     // `form_urlencoded` would replace invalid UTF-8.
     if percent_decode_str(query).decode_utf8().is_err() {
-        let text = "the query is not UTF-8";
-        return Err(Rejection::new(StatusCode::BAD_REQUEST, "query is not UTF-8", text));
+        let message = "the query is not UTF-8";
+        return Err(Rejection::new(StatusCode::BAD_REQUEST, "query is not UTF-8", message));
     }
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
     let mut indexes = HashMap::new();
@@ -417,35 +418,35 @@ mod tests {
 
     #[test]
     fn a_query_is_read_as_forms_are_written() {
-        let found = query("b=1&a=x+y%26z&b=2&&c").unwrap();
+        let found = parse_query("b=1&a=x+y%26z&b=2&&c").unwrap();
         let strings = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>();
         let expected = [("b", strings(&["1", "2"])), ("a", strings(&["x y&z"])), ("c", strings(&[""]))];
         assert_eq!(found, expected.map(|(name, values)| (name.to_owned(), values)));
-        assert_eq!(query("a=%ff").unwrap_err().reason, "query is not UTF-8");
+        assert_eq!(parse_query("a=%ff").unwrap_err().reason, "query is not UTF-8");
     }
 
     #[test]
     fn a_body_is_one_json_object() {
-        assert_eq!(object(br#"{"a": 1.0}"#).unwrap()["a"].to_string(), "1.0");
+        assert_eq!(parse_object(br#"{"a": 1.0}"#).unwrap()["a"].to_string(), "1.0");
         for (body, words) in [
             (&b"[1]"[..], "found an array"),
             (b"{\"a\": }", "Invalid JSON body: expected value at line 1 column 7"),
             (b"{\"a\": \"\xff\"}", "Invalid JSON body"),
         ] {
-            let error = object(body).unwrap_err();
+            let error = parse_object(body).unwrap_err();
             assert!(error.to_string().contains(words), "{error}");
         }
     }
 
     #[test]
     fn a_form_is_not_json() {
-        let of = |value: &str| {
+        let check = |value: &str| {
             check_media_type(&[(header::CONTENT_TYPE, value.parse().unwrap())].into_iter().collect())
         };
-        of("Application/JSON; charset=utf-8").unwrap();
-        of("application/vnd.x+json").unwrap();
+        check("Application/JSON; charset=utf-8").unwrap();
+        check("application/vnd.x+json").unwrap();
         for value in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""] {
-            assert_eq!(of(value).unwrap_err().status, 415, "{value}");
+            assert_eq!(check(value).unwrap_err().status, 415, "{value}");
         }
     }
 }

@@ -41,9 +41,9 @@ pub(super) fn document(snapshot: &Snapshot, client: &ClientIdentity, mount: &str
     let mut document: Value = serde_json::from_str(TEMPLATE).expect("the file is JSON");
     document["info"]["version"] = env!("CARGO_PKG_VERSION").into();
     for route in snapshot.table.in_order().iter().filter(|route| client.may(&route.scopes)) {
-        let described = RouteSchemas::new(route, &mut document["components"]["schemas"]);
+        let route_schemas = RouteSchemas::new(route, &mut document["components"]["schemas"]);
         for (index, endpoint) in route.endpoints().enumerate() {
-            let operation = described.operation(&endpoint, index, &mut document["components"]["schemas"]);
+            let operation = route_schemas.operation(&endpoint, index, &mut document["components"]["schemas"]);
             document["paths"][endpoint.path][endpoint.method.as_str().to_ascii_lowercase()] = operation;
         }
     }
@@ -84,8 +84,8 @@ impl<'a> RouteSchemas<'a> {
             (Envelope::Mcp, None) => reference("ToolResult"),
             (Envelope::Mcp, Some(output)) => {
                 let structured = json!({ "structuredContent": output });
-                let own = json!({ "properties": structured, "required": ["structuredContent"] });
-                json!({ "allOf": [reference("ToolResult"), own] })
+                let constraint = json!({ "properties": structured, "required": ["structuredContent"] });
+                json!({ "allOf": [reference("ToolResult"), constraint] })
             }
             // If the tool has no output schema, any value is possible.
             (Envelope::Plain, output) => output.unwrap_or_else(|| json!({})),
@@ -118,30 +118,30 @@ impl<'a> RouteSchemas<'a> {
 
     /// Parameters for the arguments in the path, and for all other arguments in the query if there is no
     /// body.
-    fn parameters(&self, in_path: &[&str], with_query: bool) -> Vec<Value> {
+    fn parameters(&self, in_path: &[&str], has_query: bool) -> Vec<Value> {
         let input = self.route.input.document();
         let base = format!("#/components/schemas/{}.input", self.route.definition.name);
         let properties = input.get("properties").and_then(Value::as_object);
         let property = |name: &str| properties.and_then(|properties| properties.get(name));
-        let parameter = |name: &str, place: &str, required: bool| {
+        let parameter = |name: &str, location: &str, is_required: bool| {
             let schema = property(name).map_or_else(|| json!({}), |schema| rebase_references(schema, &base));
             // An object is passed as JSON; every other type in the default style of OpenAPI.
             let is_object = schema["type"] == "object";
             without_nulls(json!({
                 "name": name,
-                "in": place,
-                "required": required,
+                "in": location,
+                "required": is_required,
                 "description": schema["description"],
                 "content": is_object.then(|| json!({ JSON: { "schema": schema } })),
                 "schema": (!is_object).then_some(&schema),
             }))
         };
-        let required = required(input);
+        let required = required_arguments(input);
         let mut parameters: Vec<Value> = in_path.iter().map(|name| parameter(name, "path", true)).collect();
-        if with_query {
-            let others = properties.into_iter().flat_map(Map::keys).map(String::as_str);
-            let others = others.filter(|name| !in_path.contains(name));
-            parameters.extend(others.map(|name| parameter(name, "query", required.contains(&name))));
+        if has_query {
+            let query_arguments = properties.into_iter().flat_map(Map::keys).map(String::as_str);
+            let query_arguments = query_arguments.filter(|name| !in_path.contains(name));
+            parameters.extend(query_arguments.map(|name| parameter(name, "query", required.contains(&name))));
         }
         parameters
     }
@@ -150,8 +150,9 @@ impl<'a> RouteSchemas<'a> {
     fn body(&self, in_path: &[&str], schemas: &mut Value) -> Value {
         let input = self.route.input.document();
         let name = self.route.definition.name.as_str();
-        let must: Vec<&str> = required(input).into_iter().filter(|name| !in_path.contains(name)).collect();
-        let is_required = !must.is_empty();
+        let required_in_body: Vec<&str> =
+            required_arguments(input).into_iter().filter(|name| !in_path.contains(name)).collect();
+        let is_required = !required_in_body.is_empty();
         let schema = if in_path.is_empty() {
             reference(&format!("{name}.input"))
         } else {
@@ -160,7 +161,7 @@ impl<'a> RouteSchemas<'a> {
                 properties.retain(|name, _| !in_path.contains(&name.as_str()));
             }
             if rest.contains_key("required") {
-                rest.insert("required".into(), must.into());
+                rest.insert("required".into(), required_in_body.into());
             }
             let key = format!("{name}.body");
             schemas[&key] = rebase_references(&rest.into(), &format!("#/components/schemas/{name}.input"));
@@ -173,12 +174,12 @@ impl<'a> RouteSchemas<'a> {
         let is_mapped = self.route.error_status == ErrorStatus::Mapped;
         // If a status occurs more than once, the last description applies.
         let mut responses = BTreeMap::new();
-        let mut add = |status: String, text: &str, schema: &Value| {
+        let mut add = |status: String, description: &str, schema: &Value| {
             let content = json!({ JSON: { "schema": schema } });
-            responses.insert(status, json!({ "description": text, "content": content }));
+            responses.insert(status, json!({ "description": description, "content": content }));
         };
-        for (status, text) in CALL_FAILURES.into_iter().filter(|_| is_mapped) {
-            add(status.to_owned(), text, &self.failure);
+        for (status, description) in CALL_FAILURES.into_iter().filter(|_| is_mapped) {
+            add(status.to_owned(), description, &self.failure);
         }
         for rule in self.route.translator.rules.iter().filter(|_| is_mapped) {
             if let RuleAction::Error(error) = &rule.action {
@@ -186,8 +187,8 @@ impl<'a> RouteSchemas<'a> {
                 add(status, "The service reported an error.", &self.failure);
             }
         }
-        for (status, text) in CLIENT_FAILURES {
-            add(status.to_owned(), text, &self.failure);
+        for (status, description) in CLIENT_FAILURES {
+            add(status.to_owned(), description, &self.failure);
         }
         let success = match is_mapped {
             true => self.success.clone(),
@@ -222,7 +223,7 @@ fn path_arguments(path: &str) -> Vec<&str> {
     path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}')).collect()
 }
 
-fn required(schema: &Map<String, Value>) -> Vec<&str> {
+fn required_arguments(schema: &Map<String, Value>) -> Vec<&str> {
     schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
@@ -237,7 +238,7 @@ fn rebase_references(schema: &Value, base: &str) -> Value {
             return schema.clone();
         }
     };
-    let each = members.iter().map(|(key, value)| {
+    let rebased = members.iter().map(|(key, value)| {
         let value = match (key.as_str(), value) {
             ("$ref" | "$dynamicRef", Value::String(target)) if target == "#" || target.starts_with("#/") => {
                 Value::String(format!("{base}{}", &target[1..]))
@@ -248,13 +249,15 @@ fn rebase_references(schema: &Value, base: &str) -> Value {
             // The keys are arbitrary names, not keywords of JSON Schema; the values are schemas.
             (
                 "properties" | "patternProperties" | "dependentSchemas" | "$defs" | "definitions",
-                Value::Object(named),
-            ) => named.iter().map(|(name, schema)| (name.clone(), rebase_references(schema, base))).collect(),
+                Value::Object(schemas),
+            ) => {
+                schemas.iter().map(|(name, schema)| (name.clone(), rebase_references(schema, base))).collect()
+            }
             _ => rebase_references(value, base),
         };
         (key.clone(), value)
     });
-    each.collect()
+    rebased.collect()
 }
 
 #[cfg(test)]

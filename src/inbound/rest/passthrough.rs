@@ -48,7 +48,7 @@ pub(super) async fn forward(
     mut parts: Parts,
     body: Body,
 ) -> Response<Body> {
-    let mut line = PassthroughLog {
+    let mut log_line = PassthroughLog {
         started: Instant::now(),
         request_id: context.info.request_id.clone(),
         upstream: upstream.name().clone(),
@@ -85,8 +85,8 @@ pub(super) async fn forward(
         }
         Err(error) => {
             span.failed(error.failure.properties().label);
-            line.rejected_by = error.failure.properties().rejected_by;
-            if line.rejected_by.is_none() {
+            log_line.rejected_by = error.failure.properties().rejected_by;
+            if log_line.rejected_by.is_none() {
                 let request_id = &context.info.request_id;
                 warn!(
                     %request_id, upstream = %upstream.name(), error = %ErrorChain(&error),
@@ -97,13 +97,13 @@ pub(super) async fn forward(
             response::upstream_failed(status, message, error.failure.properties().retry_after)
         }
     };
-    line.status = Some(response.status());
+    log_line.status = Some(response.status());
     response.map(|body| {
         Body::new(MapPoll::new(body, move |polled: PolledFrame<axum::Error>, _: &mut Context<'_>| {
-            // The closure must capture the whole `line`, so that the line is logged when the body is dropped.
-            let line = &mut line;
+            // The closure must capture the whole `log_line`, so that it is logged when the body is dropped.
+            let log_line = &mut log_line;
             if let Poll::Ready(Some(Ok(frame))) = &polled {
-                line.bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
+                log_line.bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
             }
             polled
         }))
@@ -161,18 +161,19 @@ fn add_trace_context(span: &Span, parts: &mut Parts, upstream: &Passthrough) {
 
 /// Checks that a request can be proxied.
 pub(super) fn check(parts: &Parts) -> Result<(), Rejection> {
-    let reject = |status, text: Cow<'static, str>| Err(Rejection::new(status, "can't be proxied", text));
+    let reject =
+        |status, message: Cow<'static, str>| Err(Rejection::new(status, "can't be proxied", message));
     if parts.method == Method::CONNECT {
-        let text = "`CONNECT` is not supported: this is not a tunnel";
-        return reject(StatusCode::NOT_IMPLEMENTED, text.into());
+        let message = "`CONNECT` is not supported: this is not a tunnel";
+        return reject(StatusCode::NOT_IMPLEMENTED, message.into());
     }
     if !parts.uri.path().starts_with('/') {
         return reject(StatusCode::BAD_REQUEST, "the request's path does not begin with `/`".into());
     }
     // A path traversal could leave the base path of the upstream, and bypass the reserved paths of glossator.
     if is_path_traversal(parts.uri.path()) {
-        let text = "the request path has a `..` segment or a NUL byte, literally or percent-encoded";
-        return reject(StatusCode::BAD_REQUEST, text.into());
+        let message = "the request path has a `..` segment or a NUL byte, literally or percent-encoded";
+        return reject(StatusCode::BAD_REQUEST, message.into());
     }
     check_transfer_encoding(&parts.headers)?;
     // An `Upgrade` to `h2c` or TLS may be ignored (RFC 9110, section 7.8). Other protocols, such as
@@ -181,25 +182,25 @@ pub(super) fn check(parts: &Parts) -> Result<(), Rejection> {
     let is_ignored = |name: &str| {
         name.is_empty() || name.eq_ignore_ascii_case("h2c") || name.to_ascii_lowercase().starts_with("tls/")
     };
-    let Some(wanted) = upgrades.split(',').map(str::trim).find(|name| !is_ignored(name)) else {
+    let Some(protocol) = upgrades.split(',').map(str::trim).find(|name| !is_ignored(name)) else {
         return Ok(());
     };
-    let wanted: String = wanted.chars().take(100).collect();
-    let text = format!("an upgrade to another protocol (`{wanted}`) can't be proxied");
-    reject(StatusCode::NOT_IMPLEMENTED, text.into())
+    let protocol: String = protocol.chars().take(100).collect();
+    let message = format!("an upgrade to another protocol (`{protocol}`) can't be proxied");
+    reject(StatusCode::NOT_IMPLEMENTED, message.into())
 }
 
 fn add_forwarded_headers(parts: &mut Parts, info: &RequestInfo) {
     let connection = &info.connection;
     let headers = &mut parts.headers;
     if let Some(peer) = connection.peer {
-        let mut all = joined_values(headers, &FORWARDED_FOR);
-        if !all.is_empty() {
-            all.push_str(", ");
+        let mut addresses = joined_values(headers, &FORWARDED_FOR);
+        if !addresses.is_empty() {
+            addresses.push_str(", ");
         }
-        all.push_str(&peer.ip().to_canonical().to_string());
-        if let Ok(all) = HeaderValue::from_str(&all) {
-            headers.insert(FORWARDED_FOR, all);
+        addresses.push_str(&peer.ip().to_canonical().to_string());
+        if let Ok(addresses) = HeaderValue::from_str(&addresses) {
+            headers.insert(FORWARDED_FOR, addresses);
         }
     }
     if let Some(host) = headers.get(header::HOST).cloned() {

@@ -30,8 +30,8 @@ pub(super) const JSON: &str = "application/json";
 /// equal. Returns the envelope and its media type; `None` if `Accept` lists neither. Wildcards do not count.
 fn accepted_envelope(headers: &HeaderMap) -> Option<(Envelope, &'static str)> {
     let accepted = media_ranges(headers).filter(|range| range.weight > 0.0).filter_map(|range| {
-        let known = [(Envelope::Mcp, MCP_ENVELOPE), (Envelope::Plain, PLAIN_ENVELOPE)];
-        Some((known.into_iter().find(|(_, media_type)| range.is_exactly(media_type))?, range.weight))
+        let envelopes = [(Envelope::Mcp, MCP_ENVELOPE), (Envelope::Plain, PLAIN_ENVELOPE)];
+        Some((envelopes.into_iter().find(|(_, media_type)| range.is_exactly(media_type))?, range.weight))
     });
     accepted.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(envelope, _)| envelope)
 }
@@ -46,17 +46,17 @@ pub(super) fn result(result: &ToolResult, route: &Route, headers: &HeaderMap) ->
         Envelope::Plain => write_plain(result, &mut out),
     }
     let status = status_of(result.outcome, route.error_status);
-    let number = |key: &str| result.meta.get(key).and_then(Value::as_u64).map(HeaderValue::from);
+    let meta_number = |key: &str| result.meta.get(key).and_then(Value::as_u64).map(HeaderValue::from);
     // The plain value has no member that reports a truncation, so a header does.
     let limit = result.meta.get(LIMIT_META_KEY).filter(|_| envelope == Envelope::Plain);
     let limit = limit.and_then(|limit| HeaderValue::from_str(&limit.to_string()).ok());
-    let retry_after = number(RETRY_AFTER_META_KEY).filter(|_| !status.is_success());
+    let retry_after = meta_number(RETRY_AFTER_META_KEY).filter(|_| !status.is_success());
     (
         [(header::VARY, "accept")],
         limit.map(|limit| [("glossator-limit", limit)]),
-        number(AGE_META).map(|age| [(header::AGE, age)]),
-        retry_after.map(|after| [(header::RETRY_AFTER, after)]),
-        typed(status, Body::from(out), media_type),
+        meta_number(AGE_META).map(|age| [(header::AGE, age)]),
+        retry_after.map(|seconds| [(header::RETRY_AFTER, seconds)]),
+        build_response(status, Body::from(out), media_type),
     )
         .into_response()
 }
@@ -94,7 +94,7 @@ pub(super) fn tool_list(
         Envelope::Mcp => format!("{{\"tools\":{list}}}"),
         Envelope::Plain => list,
     };
-    ([(header::VARY, "accept")], typed(StatusCode::OK, body.into(), media_type)).into_response()
+    ([(header::VARY, "accept")], build_response(StatusCode::OK, body.into(), media_type)).into_response()
 }
 
 /// Returns the HTTP status for the outcome of a call.
@@ -141,10 +141,10 @@ fn write_plain(result: &ToolResult, out: &mut Vec<u8>) {
     if has_text && (result.is_error() || result.content.len() == 1) {
         write_escaped(&result.message(), out);
     } else {
-        let mut whole = Vec::new();
-        write_result(result, STRUCTURED_CONTENT_SUPPORT, &mut whole);
-        let mut whole: Value = serde_json::from_slice(&whole).unwrap_or_default();
-        out.extend_from_slice(whole["content"].take().to_string().as_bytes());
+        let mut serialized = Vec::new();
+        write_result(result, STRUCTURED_CONTENT_SUPPORT, &mut serialized);
+        let mut mcp_result: Value = serde_json::from_slice(&serialized).unwrap_or_default();
+        out.extend_from_slice(mcp_result["content"].take().to_string().as_bytes());
     }
     if result.is_error() {
         if let Some(code) = result.meta.get(CODE_META_KEY) {
@@ -175,17 +175,17 @@ fn error(status: StatusCode, message: &str) -> Response<Body> {
 }
 
 /// Builds the error of a passthrough request, with `Retry-After` if a limit of glossator rejected it.
-pub(super) fn upstream_failed(status: StatusCode, text: &str, retry: Option<Duration>) -> Response<Body> {
+pub(super) fn upstream_failed(status: StatusCode, message: &str, delay: Option<Duration>) -> Response<Body> {
     let retry_after =
-        retry.map(|retry| [(header::RETRY_AFTER, HeaderValue::from(whole_seconds(retry).max(1)))]);
-    (retry_after, error(status, text)).into_response()
+        delay.map(|delay| [(header::RETRY_AFTER, HeaderValue::from(whole_seconds(delay).max(1)))]);
+    (retry_after, error(status, message)).into_response()
 }
 
 /// Builds a 405 with the header `Allow`.
-pub(super) fn wrong_method(found: &Method, allowed: &[Method]) -> Response<Body> {
-    let listed = listed(allowed);
-    let message = format!("`{found}` is not allowed here; use {listed}");
-    ([(header::ALLOW, listed)], error(StatusCode::METHOD_NOT_ALLOWED, &message)).into_response()
+pub(super) fn wrong_method(method: &Method, allowed: &[Method]) -> Response<Body> {
+    let allowed_list = listed(allowed);
+    let message = format!("`{method}` is not allowed here; use {allowed_list}");
+    ([(header::ALLOW, allowed_list)], error(StatusCode::METHOD_NOT_ALLOWED, &message)).into_response()
 }
 
 /// Methods in the format of `Allow`.
@@ -195,10 +195,10 @@ pub(super) fn listed(methods: &[Method]) -> String {
 
 /// Builds a response with a JSON document.
 pub(super) fn value(status: StatusCode, value: &Value) -> Response<Body> {
-    typed(status, value.to_string().into(), JSON)
+    build_response(status, value.to_string().into(), JSON)
 }
 
-fn typed(status: StatusCode, body: Body, media_type: &'static str) -> Response<Body> {
+fn build_response(status: StatusCode, body: Body, media_type: &'static str) -> Response<Body> {
     let headers = [(header::CONTENT_TYPE, media_type), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
     (status, headers, body).into_response()
 }

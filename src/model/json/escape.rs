@@ -22,8 +22,8 @@ pub(in crate::model) fn escape(text: &str, out: &mut Vec<u8>) {
 pub(super) fn escaped_bytes(bytes: &[u8; 16]) -> u32 {
     let vector = u8x16::new(*bytes);
     let is_control = vector.min(u8x16::splat(0x1f)).simd_eq(vector);
-    let marked = vector.simd_eq(u8x16::splat(b'"')) | vector.simd_eq(u8x16::splat(b'\\')) | is_control;
-    marked.to_bitmask()
+    let needs_escape = vector.simd_eq(u8x16::splat(b'"')) | vector.simd_eq(u8x16::splat(b'\\')) | is_control;
+    needs_escape.to_bitmask()
 }
 
 /// Escaper for any processor. It finds the escapes of 64 bytes at once without a branch, and copies the bytes
@@ -47,26 +47,26 @@ mod blocks {
     const MAX_BLOCK_OUTPUT: usize = MAX_ESCAPE * BLOCK;
 
     pub(super) fn escape(text: &[u8], out: &mut Vec<u8>) {
-        let mut written = OutputBuffer { bytes: [0; BUFFER_BYTES + STRIDE], length: 0 };
+        let mut buffer = OutputBuffer { bytes: [0; BUFFER_BYTES + STRIDE], length: 0 };
         let mut rest = text;
         while !rest.is_empty() {
             // The last block is padded to the full length, plus one stride for copying.
-            let mut last = [b' '; BLOCK + STRIDE];
+            let mut last_block = [b' '; BLOCK + STRIDE];
             let length = rest.len().min(BLOCK);
             let padded = rest.first_chunk().unwrap_or_else(|| {
-                last[..length].copy_from_slice(&rest[..length]);
-                &last
+                last_block[..length].copy_from_slice(&rest[..length]);
+                &last_block
             });
             let (block, _) = padded.split_first_chunk().expect("a block is shorter");
             // The output of a block must not fill the buffer: `write` ends with the copy of a whole stride,
             // whose index would wrap around to the start.
-            if written.length >= BUFFER_BYTES - MAX_BLOCK_OUTPUT {
-                written.flush(out);
+            if buffer.length >= BUFFER_BYTES - MAX_BLOCK_OUTPUT {
+                buffer.flush(out);
             }
-            written.write(padded, escaped(block), length);
+            buffer.write(padded, escape_mask(block), length);
             rest = &rest[length..];
         }
-        written.flush(out);
+        buffer.flush(out);
     }
 
     /// Output buffer with space for several blocks.
@@ -84,24 +84,24 @@ mod blocks {
         /// Writes the first `length` bytes of a block; the bytes whose bits are set in `marks` are escaped.
         #[inline]
         fn write(&mut self, padded: &[u8; BLOCK + STRIDE], mut marks: u64, length: usize) {
-            let mut plain = 0;
+            let mut plain_start = 0;
             while marks != 0 {
                 let mark = marks.trailing_zeros() as usize;
                 marks &= marks - 1;
-                self.copy(padded, plain, mark);
+                self.copy(padded, plain_start, mark);
                 let byte = padded[mark % BLOCK];
                 if byte >= b' ' {
                     // A quote or backslash is escaped by a backslash before it, and then copied together with
                     // the bytes after it.
                     self.put(b"\\", 1);
-                    plain = mark;
+                    plain_start = mark;
                 } else {
-                    let (escape, length) = control(byte);
+                    let (escape, length) = control_escape(byte);
                     self.put(&escape, length);
-                    plain = mark + 1;
+                    plain_start = mark + 1;
                 }
             }
-            self.copy(padded, plain, length);
+            self.copy(padded, plain_start, length);
         }
 
         /// Copies the bytes between two positions of a block, in whole strides. The next write overwrites
@@ -131,21 +131,21 @@ mod blocks {
     /// Bit mask of the bytes of a block that must be escaped in a JSON string; the lowest bit is the first
     /// byte.
     #[inline]
-    fn escaped(block: &[u8; BLOCK]) -> u64 {
-        let (sixteens, _) = block.as_chunks();
-        let words = sixteens.iter().map(|sixteen| u64::from(super::escaped_bytes(sixteen)));
+    fn escape_mask(block: &[u8; BLOCK]) -> u64 {
+        let (chunks, _) = block.as_chunks();
+        let words = chunks.iter().map(|chunk| u64::from(super::escaped_bytes(chunk)));
         words.enumerate().fold(0, |bits, (index, word)| bits | word << (16 * index))
     }
 
     /// Returns the escape of a control character, and its length.
-    fn control(byte: u8) -> ([u8; MAX_ESCAPE], usize) {
-        let letter = |letter| ([b'\\', letter, 0, 0, 0, 0], 2);
+    fn control_escape(byte: u8) -> ([u8; MAX_ESCAPE], usize) {
+        let short_escape = |letter| ([b'\\', letter, 0, 0, 0, 0], 2);
         match byte {
-            0x08 => letter(b'b'),
-            0x0c => letter(b'f'),
-            b'\n' => letter(b'n'),
-            b'\r' => letter(b'r'),
-            b'\t' => letter(b't'),
+            0x08 => short_escape(b'b'),
+            0x0c => short_escape(b'f'),
+            b'\n' => short_escape(b'n'),
+            b'\r' => short_escape(b'r'),
+            b'\t' => short_escape(b't'),
             _ => {
                 let digits = b"0123456789abcdef";
                 let (high, low) = (digits[usize::from(byte >> 4)], digits[usize::from(byte & 0xf)]);
@@ -166,7 +166,7 @@ mod vectors {
 
     /// Mask of the second bit of each pair, which is the bit of a text byte. The first bit is the bit of its
     /// backslash.
-    const SECOND: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+    const TEXT_BITS: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
     /// Inserts a backslash before each byte, 32 bytes at a time, and removes the backslashes that are not
     /// needed.
@@ -180,9 +180,9 @@ mod vectors {
                     escape_chunk(avx512, chunk, out);
                 }
                 if !rest.is_empty() {
-                    let mut last = PADDING;
-                    last[..rest.len()].copy_from_slice(rest);
-                    escape_chunk(avx512, &last, out);
+                    let mut last_chunk = PADDING;
+                    last_chunk[..rest.len()].copy_from_slice(rest);
+                    escape_chunk(avx512, &last_chunk, out);
                     // The padding spaces were written without escapes.
                     out.truncate(out.len() - (PADDING.len() - rest.len()));
                 }
@@ -194,30 +194,34 @@ mod vectors {
     fn escape_chunk(avx512: Avx512, chunk: &[u8; PADDING.len()], out: &mut Vec<u8>) {
         let bytes = u8x32::load_array_ref(avx512, chunk);
         let controls = bytes.simd_lt(b' ');
-        let escaped = (bytes.simd_eq(b'"') | bytes.simd_eq(b'\\') | controls).to_bitmask();
-        if escaped == 0 {
+        let escape_mask = (bytes.simd_eq(b'"') | bytes.simd_eq(b'\\') | controls).to_bitmask();
+        if escape_mask == 0 {
             return out.extend_from_slice(chunk);
         }
-        let all = |byte| u8x32::splat(avx512, byte);
+        let splat = |byte| u8x32::splat(avx512, byte);
         let letters = if controls.all_false() {
             bytes
         } else {
-            let (line, carriage, tab) = (bytes.simd_eq(b'\n'), bytes.simd_eq(b'\r'), bytes.simd_eq(b'\t'));
-            if (controls & !(line | carriage | tab)).any_true() {
+            let (is_line_feed, is_carriage_return, is_tab) =
+                (bytes.simd_eq(b'\n'), bytes.simd_eq(b'\r'), bytes.simd_eq(b'\t'));
+            if (controls & !(is_line_feed | is_carriage_return | is_tab)).any_true() {
                 // Other control characters are rare and left to the general escaper.
                 return super::blocks::escape(chunk, out);
             }
-            line.select(all(b'n'), carriage.select(all(b'r'), tab.select(all(b't'), bytes)))
+            is_line_feed.select(
+                splat(b'n'),
+                is_carriage_return.select(splat(b'r'), is_tab.select(splat(b't'), bytes)),
+            )
         };
-        let (low, high) = all(b'\\').interleave(letters);
-        let wanted = mask8x64::from_bitmask(avx512, firsts(escaped) | SECOND);
-        out.extend_from_slice(low.combine(high).compress(wanted).as_slice());
-        out.truncate(out.len() - (PADDING.len() - escaped.count_ones() as usize));
+        let (low, high) = splat(b'\\').interleave(letters);
+        let selection = mask8x64::from_bitmask(avx512, spread_bits(escape_mask) | TEXT_BITS);
+        out.extend_from_slice(low.combine(high).compress(selection).as_slice());
+        out.truncate(out.len() - (PADDING.len() - escape_mask.count_ones() as usize));
     }
 
     /// Moves bit `i` of the lower 32 bits to bit `2 * i`, the first bit of a pair.
     #[inline(always)]
-    fn firsts(mut bits: u64) -> u64 {
+    fn spread_bits(mut bits: u64) -> u64 {
         bits = (bits | bits << 16) & 0x0000_ffff_0000_ffff;
         bits = (bits | bits << 8) & 0x00ff_00ff_00ff_00ff;
         bits = (bits | bits << 4) & 0x0f0f_0f0f_0f0f_0f0f;

@@ -59,8 +59,8 @@ impl JsonError {
             return Self::with_position(bytes, position, message);
         };
         // serde_json writes "expected value at line 1 column 1"; [`JsonError`] formats the position itself.
-        let text = error.to_string();
-        let message = text.split(" at line ").next().unwrap_or(&text).to_owned();
+        let full_message = error.to_string();
+        let message = full_message.split(" at line ").next().unwrap_or(&full_message).to_owned();
         Self { message, line: error.line(), column: error.column() }
     }
 
@@ -92,8 +92,8 @@ impl JsonText {
     /// in a key or a value, the quoted prefix of the keys that `serde_json` reserves.
     pub fn check_text(text: &ByteString) -> Result<Self, JsonError> {
         let bytes = text.as_bytes();
-        let counts = validate(bytes).map_err(|flaw| {
-            let (position, message) = match flaw {
+        let counts = validate(bytes).map_err(|error| {
+            let (position, message) = match error {
                 ValidationError::Grammar => (0, "expected value".to_owned()),
                 ValidationError::Depth(position) => {
                     (position, format!("more than {JSON_DEPTH_LIMIT} nested arrays and objects"))
@@ -178,26 +178,26 @@ pub fn values_within(json: &[u8], limit: usize) -> Result<(), TooManyValues> {
 /// Like [`values_within`].
 pub fn count_values(json: &[u8], limit: usize) -> Result<usize, TooManyValues> {
     // Every value except the first follows a separator.
-    let (mut values, mut is_string, mut is_escaped) = (1, false, false);
+    let (mut count, mut in_string, mut is_escaped) = (1, false, false);
     for (position, byte) in json.iter().enumerate() {
         match byte {
             _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = is_string,
-            b'"' => is_string = !is_string,
-            _ if is_string => {}
-            b',' => values += 1,
+            b'\\' => is_escaped = in_string,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b',' => count += 1,
             b'[' | b'{' => {
-                let inside = json[position + 1..].iter().find(|byte| !byte.is_ascii_whitespace());
-                values += usize::from(!matches!(inside, Some(b']' | b'}')));
+                let next_byte = json[position + 1..].iter().find(|byte| !byte.is_ascii_whitespace());
+                count += usize::from(!matches!(next_byte, Some(b']' | b'}')));
             }
             _ => {}
         }
-        if values > limit {
+        if count > limit {
             let JsonError { line, column, .. } = JsonError::with_position(json, position, String::new());
             return Err(TooManyValues { limit, line, column });
         }
     }
-    Ok(values)
+    Ok(count)
 }
 
 /// Counts the values of a tree, including arrays and objects.
@@ -266,10 +266,10 @@ mod tests {
     /// A name in an HTML page or a CSV file may be anything, and such trees are built without the parser.
     #[test]
     fn a_tree_with_the_parsers_own_keys_is_written_as_it_is() {
-        for (kind, inside) in [("Number", "5"), ("Number", "x"), ("RawValue", "[1")] {
-            let value = json!({ format!("$serde_json::private::{kind}"): inside });
+        for (kind, content) in [("Number", "5"), ("Number", "x"), ("RawValue", "[1")] {
+            let value = json!({ format!("$serde_json::private::{kind}"): content });
             let text = JsonText::from_value(&value);
-            assert_eq!(text.as_str(), format!(r#"{{"$serde_json::private::{kind}":"{inside}"}}"#));
+            assert_eq!(text.as_str(), format!(r#"{{"$serde_json::private::{kind}":"{content}"}}"#));
             assert_eq!(text.parse(), value);
         }
     }

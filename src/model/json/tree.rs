@@ -15,7 +15,7 @@ use serde_json::{Map, Number, Value};
 /// a key, even if it equals the key that `serde_json` uses internally for numbers.
 pub(super) fn parse(text: &[u8]) -> Option<Value> {
     let mut parser = serde_json::Deserializer::from_slice(text);
-    let value = ValueVisitor { inside: &text.as_ptr_range() }.deserialize(&mut parser).ok()?;
+    let value = ValueVisitor { text_range: &text.as_ptr_range() }.deserialize(&mut parser).ok()?;
     parser.end().ok()?;
     Some(value)
 }
@@ -30,11 +30,11 @@ struct ObjectKey<'t>(#[serde(borrow)] Cow<'t, str>);
 
 /// Visitor for the deserializer of `serde_json`.
 ///
-/// `inside` is the range of memory addresses of the text. The internal key that `serde_json` uses for numbers
-/// is borrowed too, but not from the text, so its address is outside of the range.
+/// `text_range` is the range of memory addresses of the text. The internal key that `serde_json` uses for
+/// numbers is borrowed too, but not from the text, so its address is outside of the range.
 #[derive(Clone, Copy)]
 struct ValueVisitor<'r> {
-    inside: &'r Range<*const u8>,
+    text_range: &'r Range<*const u8>,
 }
 
 impl<'de> DeserializeSeed<'de> for ValueVisitor<'_> {
@@ -82,23 +82,23 @@ impl<'de> Visitor<'de> for ValueVisitor<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let (mut first, mut map) = (Vec::new(), Map::new());
+        let (mut collected, mut map) = (Vec::new(), Map::new());
         while let Some(ObjectKey(name)) = members.next_key()? {
-            if matches!(&name, Cow::Borrowed(name) if !self.inside.contains(&name.as_ptr())) {
+            if matches!(&name, Cow::Borrowed(name) if !self.text_range.contains(&name.as_ptr())) {
                 let digits: String = members.next_value()?;
                 return digits.parse::<Number>().map(Value::Number).map_err(Error::custom);
             }
             let (name, value) = (name.into_owned(), members.next_value_seed(self)?);
-            if first.len() < SMALL_MEMBERS && map.is_empty() {
-                first.push((name, value));
+            if collected.len() < SMALL_MEMBERS && map.is_empty() {
+                collected.push((name, value));
             } else {
-                map.extend(first.drain(..));
+                map.extend(collected.drain(..));
                 map.insert(name, value);
             }
         }
         if map.is_empty() {
-            map = Map::with_capacity(first.len());
-            map.extend(first);
+            map = Map::with_capacity(collected.len());
+            map.extend(collected);
         }
         Ok(Value::Object(map))
     }

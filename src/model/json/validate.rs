@@ -59,7 +59,7 @@ pub(super) enum ValidationError {
 /// Validates a document with or without surrounding white space. Does not check that strings are UTF-8.
 pub(super) fn validate(json: &[u8]) -> Result<ValueCounts, ValidationError> {
     let mut validator = Validator { bytes: json, position: 0, depth: 0, counts: ValueCounts::default() };
-    validator.value()?;
+    validator.scan_value()?;
     match validator.peek() {
         None => Ok(validator.counts),
         Some(_) => Err(ValidationError::Grammar),
@@ -91,23 +91,23 @@ impl Validator<'_> {
         self.byte()
     }
 
-    fn value(&mut self) -> Result<(), ValidationError> {
+    fn scan_value(&mut self) -> Result<(), ValidationError> {
         self.counts.values += 1;
         match self.peek() {
-            Some(b'"') => self.string(),
-            Some(b'{') => self.items(b'}'),
-            Some(b'[') => self.items(b']'),
-            Some(b'-' | b'0'..=b'9') => self.number(),
-            Some(b't') => self.literal(b"true"),
-            Some(b'f') => self.literal(b"false"),
-            Some(b'n') => self.literal(b"null"),
+            Some(b'"') => self.scan_string(),
+            Some(b'{') => self.scan_items(b'}'),
+            Some(b'[') => self.scan_items(b']'),
+            Some(b'-' | b'0'..=b'9') => self.scan_number(),
+            Some(b't') => self.scan_literal(b"true"),
+            Some(b'f') => self.scan_literal(b"false"),
+            Some(b'n') => self.scan_literal(b"null"),
             _ => Err(ValidationError::Grammar),
         }
     }
 
     /// Scans an array, or an object including its names, up to the closing bracket.
     #[inline(always)]
-    fn items(&mut self, closing: u8) -> Result<(), ValidationError> {
+    fn scan_items(&mut self, closing: u8) -> Result<(), ValidationError> {
         if self.depth == JSON_DEPTH_LIMIT {
             return Err(ValidationError::Depth(self.position));
         }
@@ -116,9 +116,9 @@ impl Validator<'_> {
         if self.peek() != Some(closing) {
             loop {
                 if closing == b'}' {
-                    self.name()?;
+                    self.scan_name()?;
                 }
-                self.value()?;
+                self.scan_value()?;
                 match self.peek() {
                     Some(b',') => self.position += 1,
                     Some(byte) if byte == closing => break,
@@ -133,12 +133,12 @@ impl Validator<'_> {
 
     /// Scans the name of a member and its colon.
     #[inline(always)]
-    fn name(&mut self) -> Result<(), ValidationError> {
+    fn scan_name(&mut self) -> Result<(), ValidationError> {
         self.counts.members += 1;
         if self.peek() != Some(b'"') {
             return Err(ValidationError::Grammar);
         }
-        self.string()?;
+        self.scan_string()?;
         if self.peek() != Some(b':') {
             return Err(ValidationError::Grammar);
         }
@@ -147,16 +147,16 @@ impl Validator<'_> {
     }
 
     #[inline(always)]
-    fn string(&mut self) -> Result<(), ValidationError> {
+    fn scan_string(&mut self) -> Result<(), ValidationError> {
         self.position += 1;
         loop {
-            self.plain_bytes();
+            self.skip_plain_bytes();
             match self.byte() {
                 Some(b'"') => {
                     self.position += 1;
                     return Ok(());
                 }
-                Some(b'\\') => self.escape()?,
+                Some(b'\\') => self.scan_escape()?,
                 _ => return Err(ValidationError::Grammar),
             }
         }
@@ -168,7 +168,7 @@ impl Validator<'_> {
     /// where they end. This takes two thirds of the time of blocks of 16 bytes, for which the processor waits
     /// for the position of the end. Long strings are checked in blocks, in a quarter of the time.
     #[inline(always)]
-    fn plain_bytes(&mut self) {
+    fn skip_plain_bytes(&mut self) {
         let is_plain = |byte: u8| IS_PLAIN[usize::from(byte)];
         for _ in 0..BLOCK {
             if !self.byte().is_some_and(is_plain) {
@@ -190,15 +190,15 @@ impl Validator<'_> {
     }
 
     /// Scans an escape; a surrogate pair is scanned as one escape.
-    fn escape(&mut self) -> Result<(), ValidationError> {
+    fn scan_escape(&mut self) -> Result<(), ValidationError> {
         let start = self.position;
         match self.bytes.get(start + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.position += 2,
             Some(b'u') => {
-                let unit = self.code_unit()?;
+                let unit = self.scan_code_unit()?;
                 let is_paired = matches!(unit, 0xd800..=0xdbff)
                     && self.bytes[self.position..].starts_with(b"\\u")
-                    && matches!(self.code_unit()?, 0xdc00..=0xdfff);
+                    && matches!(self.scan_code_unit()?, 0xdc00..=0xdfff);
                 if matches!(unit, 0xd800..=0xdfff) && !is_paired {
                     return Err(ValidationError::LoneSurrogate(start));
                 }
@@ -209,7 +209,7 @@ impl Validator<'_> {
     }
 
     /// Scans the four digits of the `\u` escape at the current position.
-    fn code_unit(&mut self) -> Result<u32, ValidationError> {
+    fn scan_code_unit(&mut self) -> Result<u32, ValidationError> {
         let digits = self.bytes.get(self.position + 2..self.position + 6).ok_or(ValidationError::Grammar)?;
         self.position += 6;
         digits.iter().try_fold(0, |unit, digit| {
@@ -218,7 +218,7 @@ impl Validator<'_> {
         })
     }
 
-    fn literal(&mut self, literal: &[u8]) -> Result<(), ValidationError> {
+    fn scan_literal(&mut self, literal: &[u8]) -> Result<(), ValidationError> {
         if !self.bytes[self.position..].starts_with(literal) {
             return Err(ValidationError::Grammar);
         }
@@ -227,7 +227,7 @@ impl Validator<'_> {
     }
 
     #[inline(always)]
-    fn number(&mut self) -> Result<(), ValidationError> {
+    fn scan_number(&mut self) -> Result<(), ValidationError> {
         if self.byte() == Some(b'-') {
             self.position += 1;
         }
@@ -235,25 +235,25 @@ impl Validator<'_> {
         if self.byte() == Some(b'0') {
             self.position += 1;
         } else {
-            self.digits()?;
+            self.scan_digits()?;
         }
         if self.byte() == Some(b'.') {
             self.position += 1;
-            self.digits()?;
+            self.scan_digits()?;
         }
         if let Some(b'e' | b'E') = self.byte() {
             self.position += 1;
             if let Some(b'+' | b'-') = self.byte() {
                 self.position += 1;
             }
-            self.digits()?;
+            self.scan_digits()?;
         }
         Ok(())
     }
 
     /// Scans one or more digits.
     #[inline(always)]
-    fn digits(&mut self) -> Result<(), ValidationError> {
+    fn scan_digits(&mut self) -> Result<(), ValidationError> {
         let start = self.position;
         while let Some(b'0'..=b'9') = self.byte() {
             self.position += 1;
@@ -368,21 +368,21 @@ mod tests {
             tree in tree(),
             space in " {0,70}",
             pretty in any::<bool>(),
-            (place, cut, piece) in (any::<proptest::sample::Index>(), 0..3_usize, pieces()),
+            (position, cut_length, piece) in (any::<proptest::sample::Index>(), 0..3_usize, pieces()),
         ) {
             let json = if pretty { serde_json::to_string_pretty(&tree) } else { serde_json::to_string(&tree) };
             let json = space + &json.unwrap();
             prop_assert_eq!(check(&json), Ok(ValueCounts::from_tree(&tree)), "{}", json);
 
-            let mut torn: Vec<char> = json.chars().collect();
-            let from = place.index(torn.len());
-            let to = torn.len().min(from + cut);
-            torn.splice(from..to, piece.chars());
-            let torn: String = torn.into_iter().collect();
-            let parsed = serde_json::from_str::<&RawValue>(&torn);
-            match check(&torn) {
-                Ok(_) => prop_assert!(parsed.is_ok(), "{torn}"),
-                Err(ValidationError::Grammar) => prop_assert!(parsed.is_err(), "{torn}"),
+            let mut mutated: Vec<char> = json.chars().collect();
+            let from = position.index(mutated.len());
+            let to = mutated.len().min(from + cut_length);
+            mutated.splice(from..to, piece.chars());
+            let mutated: String = mutated.into_iter().collect();
+            let parsed = serde_json::from_str::<&RawValue>(&mutated);
+            match check(&mutated) {
+                Ok(_) => prop_assert!(parsed.is_ok(), "{mutated}"),
+                Err(ValidationError::Grammar) => prop_assert!(parsed.is_err(), "{mutated}"),
                 Err(ValidationError::Depth(_) | ValidationError::LoneSurrogate(_)) => {}
             }
         }

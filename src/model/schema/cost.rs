@@ -17,7 +17,7 @@ const ERROR_STEPS: u64 = 25;
 
 /// Minimum number of recursive references within a reference for which the validator caches the result of the
 /// reference.
-const STORED_VISITS: u64 = 16;
+const MIN_CACHED_VISITS: u64 = 16;
 
 /// Reason why the cost of checking a value is not bounded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,8 +71,8 @@ impl Add for CheckCost {
 
 /// Computes the cost of a check; an error if it exceeds `limit`.
 pub(super) fn cost(cost_model: &CostModel, value: &Value, limit: u64) -> Result<CheckCost, CostError> {
-    let mut counting = CostCounter { cost_model, remaining_steps: limit, counted: HashMap::new() };
-    let cost = counting.visit(0, value, 0)?;
+    let mut counter = CostCounter { cost_model, remaining_steps: limit, costs: HashMap::new() };
+    let cost = counter.visit(0, value, 0)?;
     if cost.valid <= limit { Ok(cost) } else { Err(CostError::OverLimit) }
 }
 
@@ -81,7 +81,7 @@ struct CostCounter<'m> {
     /// Number of steps that this computation may still take.
     remaining_steps: u64,
     /// Costs by part of the schema and address of the value; `None` while the cost is being computed.
-    counted: HashMap<(usize, usize), Option<CheckCost>>,
+    costs: HashMap<(usize, usize), Option<CheckCost>>,
 }
 
 impl<'m> CostCounter<'m> {
@@ -99,29 +99,29 @@ impl<'m> CostCounter<'m> {
         let depth = depth + 1;
         let cost_model = self.cost_model;
         let part = &cost_model.parts[index];
-        let own = self.own_keywords(part, value)?;
-        self.spend(own)?;
-        let errors = own.saturating_mul(2).saturating_add(ERROR_STEPS);
-        let mut cost = CheckCost { valid: own, errors, first_error: errors, ..CheckCost::default() };
-        let mut of_any: u64 = 0;
+        let own_steps = self.keyword_cost(part, value)?;
+        self.spend(own_steps)?;
+        let errors = own_steps.saturating_mul(2).saturating_add(ERROR_STEPS);
+        let mut cost = CheckCost { valid: own_steps, errors, first_error: errors, ..CheckCost::default() };
+        let mut alternative_errors: u64 = 0;
         for (error_use, target) in &part.in_place {
             let is_reference = *error_use == ErrorUse::Referenced;
             let visit = if is_reference { Self::follow } else { Self::visit };
-            let visited = visit(self, *target, value, depth)?;
-            let in_place_cost = cost_of_applicator(*error_use, visited, cost_model.reads_unevaluated);
+            let target_cost = visit(self, *target, value, depth)?;
+            let in_place_cost = cost_of_applicator(*error_use, target_cost, cost_model.reads_unevaluated);
             if *error_use == ErrorUse::Alternative {
-                of_any = of_any.saturating_add(in_place_cost.errors);
+                alternative_errors = alternative_errors.saturating_add(in_place_cost.errors);
             }
             cost = cost + in_place_cost;
         }
-        cost.first_error = cost.first_error.max(of_any);
+        cost.first_error = cost.first_error.max(alternative_errors);
         if part.has_unresolved_reference {
-            let unknown = serialization_cost(value, &mut self.remaining_steps)?.saturating_mul(1000);
-            cost = cost + CheckCost { valid: unknown, errors: unknown, ..CheckCost::default() };
+            let unknown_cost = serialization_cost(value, &mut self.remaining_steps)?.saturating_mul(1000);
+            cost = cost + CheckCost { valid: unknown_cost, errors: unknown_cost, ..CheckCost::default() };
         }
         match value {
-            Value::Array(items) => cost = cost + self.items(part, items, depth)?,
-            Value::Object(members) => cost = cost + self.members(part, members, depth)?,
+            Value::Array(items) => cost = cost + self.items_cost(part, items, depth)?,
+            Value::Object(members) => cost = cost + self.members_cost(part, members, depth)?,
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
         if part.reads_unevaluated {
@@ -132,17 +132,17 @@ impl<'m> CostCounter<'m> {
     }
 
     /// Cost of the keywords of a part itself, without its subschemas.
-    fn own_keywords(&mut self, part: &Subschema, value: &Value) -> Result<u64, CostError> {
-        let mut own = part.keywords;
+    fn keyword_cost(&mut self, part: &Subschema, value: &Value) -> Result<u64, CostError> {
+        let mut steps = part.keywords;
         match value {
-            Value::Number(number) if part.reads_number => own += number_cost(number)?,
-            Value::String(text) => own += (text.len() as u64).saturating_mul(part.text) / 16,
+            Value::Number(number) if part.reads_number => steps += number_cost(number)?,
+            Value::String(text) => steps += (text.len() as u64).saturating_mul(part.text) / 16,
             Value::Array(_) | Value::Object(_) if part.compares => {
-                own += serialization_cost(value, &mut self.remaining_steps)?;
+                steps += serialization_cost(value, &mut self.remaining_steps)?;
             }
             _ => {}
         }
-        Ok(own)
+        Ok(steps)
     }
 
     /// Cost of a referenced part; it is cached for each value.
@@ -151,43 +151,52 @@ impl<'m> CostCounter<'m> {
         self.spend(REFERENCE_STEPS)?;
         let is_recursive = self.cost_model.parts[target].is_recursive;
         let visits = u64::from(is_recursive);
-        let followed =
+        let reference_cost =
             CheckCost { valid: REFERENCE_STEPS, errors: REFERENCE_STEPS, visits, ..CheckCost::default() };
         let key = (target, std::ptr::from_ref(value) as usize);
-        match self.counted.get(&key) {
+        match self.costs.get(&key) {
             // The reference leads back to itself for the same value, so the recursion depth of the validator
             // is unknown.
             Some(None) => Err(CostError::OverLimit),
-            Some(Some(known)) => {
-                let is_kept = is_recursive
+            Some(Some(cached)) => {
+                let is_cached_by_validator = is_recursive
                     && self.cost_model.is_exact
-                    && known.visits >= STORED_VISITS
+                    && cached.visits >= MIN_CACHED_VISITS
                     && matches!(value, Value::Array(_) | Value::Object(_));
-                let known = if is_kept { CheckCost { valid: 0, visits: 0, ..*known } } else { *known };
-                Ok(followed + known)
+                let cached = if is_cached_by_validator {
+                    CheckCost { valid: 0, visits: 0, ..*cached }
+                } else {
+                    *cached
+                };
+                Ok(reference_cost + cached)
             }
             None => {
-                self.counted.insert(key, None);
+                self.costs.insert(key, None);
                 let cost = self.visit(target, value, depth)?;
-                self.counted.insert(key, Some(cost));
-                Ok(followed + cost)
+                self.costs.insert(key, Some(cost));
+                Ok(reference_cost + cost)
             }
         }
     }
 
-    fn items(&mut self, part: &'m Subschema, items: &[Value], depth: u32) -> Result<CheckCost, CostError> {
+    fn items_cost(
+        &mut self,
+        part: &'m Subschema,
+        items: &[Value],
+        depth: u32,
+    ) -> Result<CheckCost, CostError> {
         let mut cost = CheckCost::default();
         // Each visited item spends a step, so items that no part applies to must not be visited.
         let applies_to_all = !part.items.is_empty() || part.contains.is_some();
-        let visited = if applies_to_all { items.len() } else { part.first_items.len() };
-        for (index, item) in items.iter().take(visited).enumerate() {
-            let under = |error: CostError| error.under(&index.to_string());
-            let first = part.first_items.get(index).into_iter();
-            for each in first.chain(&part.items) {
-                cost = cost + child(self.visit(*each, item, depth).map_err(under)?);
+        let visited_count = if applies_to_all { items.len() } else { part.first_items.len() };
+        for (index, item) in items.iter().take(visited_count).enumerate() {
+            let at_index = |error: CostError| error.under(&index.to_string());
+            let prefix_part = part.first_items.get(index).into_iter();
+            for part_index in prefix_part.chain(&part.items) {
+                cost = cost + child_cost(self.visit(*part_index, item, depth).map_err(at_index)?);
             }
             if let Some(contains) = part.contains {
-                cost = cost + validity_cost(self.visit(contains, item, depth).map_err(under)?);
+                cost = cost + validity_cost(self.visit(contains, item, depth).map_err(at_index)?);
             }
         }
         if self.cost_model.reads_unevaluated {
@@ -196,41 +205,41 @@ impl<'m> CostCounter<'m> {
         Ok(cost)
     }
 
-    fn members(
+    fn members_cost(
         &mut self,
         part: &'m Subschema,
         members: &Map<String, Value>,
         depth: u32,
     ) -> Result<CheckCost, CostError> {
         let mut cost = CheckCost::default();
-        let applies = !part.members.is_empty()
+        let has_applicable_part = !part.members.is_empty()
             || !part.patterned.is_empty()
             || !part.other_members.is_empty()
             || part.names.is_some();
-        if !applies {
+        if !has_applicable_part {
             return Ok(CheckCost { unevaluated: members.len() as u64, ..cost });
         }
         self.spend(members.len() as u64)?;
         cost.valid = members.len() as u64;
         for (name, member) in members {
-            let named = part.members.get(name);
+            let property = part.members.get(name);
             // Which patterns match the name is not computed; all of them are assumed to match.
             for (pattern, _) in &part.patterned {
                 cost.valid = cost.valid.saturating_add(pattern.saturating_mul(name.len() as u64) / 16);
             }
-            let patterned = part.patterned.iter().map(|(_, each)| each);
-            let others = part.other_members.iter().filter(|_| named.is_none());
-            for each in named.into_iter().chain(patterned).chain(others) {
-                let visited = self.visit(*each, member, depth).map_err(|error| error.under(name));
-                cost = cost + child(visited?);
+            let patterned = part.patterned.iter().map(|(_, part_index)| part_index);
+            let others = part.other_members.iter().filter(|_| property.is_none());
+            for part_index in property.into_iter().chain(patterned).chain(others) {
+                let member_cost = self.visit(*part_index, member, depth).map_err(|error| error.under(name));
+                cost = cost + child_cost(member_cost?);
             }
-            if let Some(names) = part.names {
+            if let Some(name_part) = part.names {
                 // Costs are cached by address; the name is a temporary value, so the cached costs must not
                 // apply to it.
-                let counted = std::mem::take(&mut self.counted);
-                let of_name = self.visit(names, &Value::from(name.as_str()), depth);
-                self.counted = counted;
-                cost = cost + child(of_name?);
+                let costs = std::mem::take(&mut self.costs);
+                let name_cost = self.visit(name_part, &Value::from(name.as_str()), depth);
+                self.costs = costs;
+                cost = cost + child_cost(name_cost?);
             }
         }
         cost.unevaluated = members.len() as u64;
@@ -261,12 +270,13 @@ fn serialization_cost(value: &Value, remaining_steps: &mut u64) -> Result<u64, C
         }
         Value::String(text) => 24 + text.len() as u64 / 8,
         Value::Array(items) => items.iter().enumerate().try_fold(16, |size, (index, item)| {
-            let of_item = serialization_cost(item, remaining_steps);
-            Ok(size + of_item.map_err(|error| error.under(&index.to_string()))?)
+            let item_cost = serialization_cost(item, remaining_steps);
+            Ok(size + item_cost.map_err(|error| error.under(&index.to_string()))?)
         })?,
         Value::Object(members) => members.iter().try_fold(16, |size, (name, member)| {
-            let of_member = serialization_cost(member, remaining_steps).map_err(|error| error.under(name))?;
-            Ok(size + 32 + name.len() as u64 / 8 + of_member)
+            let member_cost =
+                serialization_cost(member, remaining_steps).map_err(|error| error.under(name))?;
+            Ok(size + 32 + name.len() as u64 / 8 + member_cost)
         })?,
     })
 }
@@ -299,7 +309,7 @@ fn validity_cost(cost: CheckCost) -> CheckCost {
 }
 
 /// Cost of a part that applies to a nested value.
-fn child(cost: CheckCost) -> CheckCost {
+fn child_cost(cost: CheckCost) -> CheckCost {
     CheckCost { unevaluated: 0, ..cost }
 }
 
@@ -353,7 +363,7 @@ mod tests {
         CostModel::new(schema.as_object().unwrap(), dialect_of(schema))
     }
 
-    fn counted(mut schema: Value) -> Value {
+    fn with_counter(mut schema: Value) -> Value {
         schema.as_object_mut().unwrap().shift_insert(0, "x-counted".into(), true.into());
         schema
     }
@@ -388,8 +398,8 @@ mod tests {
             reference().prop_map(|reference| json!({ "$ref": reference })),
         ];
         plain.prop_recursive(3, 10, 3, |inner| {
-            let several = || prop::collection::vec(inner.clone().prop_map(counted), 1..3);
-            let one = || inner.clone().prop_map(counted);
+            let several = || prop::collection::vec(inner.clone().prop_map(with_counter), 1..3);
+            let one = || inner.clone().prop_map(with_counter);
             prop_oneof![
                 several().prop_map(|schemas| json!({ "anyOf": schemas })),
                 several().prop_map(|schemas| json!({ "allOf": schemas })),
@@ -417,9 +427,9 @@ mod tests {
             root in any_schema(), x in any_schema(), y in any_schema(), z in any_schema(), value in any_value(),
             dialect in any_dialect(),
         ) {
-            let mut schema = counted(root);
+            let mut schema = with_counter(root);
             schema["$schema"] = dialect.into();
-            schema["$defs"] = json!({ "x": counted(x), "y": counted(y), "z": counted(z) });
+            schema["$defs"] = json!({ "x": with_counter(x), "y": with_counter(y), "z": with_counter(z) });
             let cost_model = cost_model_of(&schema);
             let expected = match cost(&cost_model, &value, 200_000) {
                 Ok(cost) if cost.errors < 200_000 => cost,
@@ -436,10 +446,10 @@ mod tests {
     }
 
     #[track_caller]
-    fn violations_of(schema: &Schema, value: &Value, expected: &str) {
+    fn check_violations(schema: &Schema, value: &Value, expected: &str) {
         let violations = schema.violations(value, 3);
         let messages: Vec<_> =
-            violations.iter().map(|found| format!("{}: {}", found.path, found.message)).collect();
+            violations.iter().map(|violation| format!("{}: {}", violation.path, violation.message)).collect();
         assert_eq!(messages.join(" | "), expected);
     }
 
@@ -461,7 +471,7 @@ mod tests {
     fn numbers_of_thousands_of_digits_are_not_read() {
         let numbers = format!(r#"{{"n": [{}1e-9998]}}"#, "1e-9998,".repeat(2_000));
         let numbers: Value = serde_json::from_str(&numbers).unwrap();
-        let refused = "n[0]: must have at most 400 digits and an exponent from -400 to 400";
+        let message = "n[0]: must have at most 400 digits and an exponent from -400 to 400";
         for items in [
             json!({ "type": "integer" }),
             json!({ "type": "number" }),
@@ -471,18 +481,22 @@ mod tests {
             json!({ "exclusiveMinimum": 0 }),
         ] {
             let reads_numbers = schema(json!({ "properties": { "n": { "items": items } } }));
-            violations_of(&reads_numbers, &numbers, refused);
+            check_violations(&reads_numbers, &numbers, message);
         }
-        violations_of(&schema(json!({ "properties": { "n": { "uniqueItems": true } } })), &numbers, refused);
+        check_violations(
+            &schema(json!({ "properties": { "n": { "uniqueItems": true } } })),
+            &numbers,
+            message,
+        );
         let later = json!({ "m": numbers["n"], "n": { "a/b": numbers["n"][0] } });
         let at_member =
             schema(json!({ "properties": { "n": { "additionalProperties": { "maximum": 1 } } } }));
-        violations_of(&at_member, &later, &refused.replace("n[0]", "n.a/b"));
-        violations_of(&schema(json!({ "const": {} })), &later, &refused.replace("n[0]", "m[0]"));
+        check_violations(&at_member, &later, &message.replace("n[0]", "n.a/b"));
+        check_violations(&schema(json!({ "const": {} })), &later, &message.replace("n[0]", "m[0]"));
         // No keyword reads them.
-        violations_of(&schema(json!({ "properties": { "n": { "minItems": 1 }, "m": {} } })), &numbers, "");
-        violations_of(&schema(json!({ "contains": {} })), &numbers["n"], "");
-        violations_of(&schema(json!({ "contains": {} })), &numbers["n"][0], "");
+        check_violations(&schema(json!({ "properties": { "n": { "minItems": 1 }, "m": {} } })), &numbers, "");
+        check_violations(&schema(json!({ "contains": {} })), &numbers["n"], "");
+        check_violations(&schema(json!({ "contains": {} })), &numbers["n"][0], "");
         let error = Schema::compile(
             json!({ "properties": { "a": { "maximum": numbers["n"][0] } } }).as_object().unwrap(),
         );
@@ -506,9 +520,13 @@ mod tests {
         let unique = schema(json!({ "uniqueItems": true }));
         let numbers: Vec<String> = (0..5_000).map(|number| format!("1.{number:020}")).collect();
         let list = |numbers: &[String]| serde_json::from_str(&format!("[{}]", numbers.join(","))).unwrap();
-        violations_of(&unique, &list(&numbers), "");
-        let twice = [&numbers[..], &["1.0".to_owned()]].concat();
-        violations_of(&unique, &list(&twice), ": must not contain duplicate items; found two equal items");
+        check_violations(&unique, &list(&numbers), "");
+        let with_duplicate = [&numbers[..], &["1.0".to_owned()]].concat();
+        check_violations(
+            &unique,
+            &list(&with_duplicate),
+            ": must not contain duplicate items; found two equal items",
+        );
         let cost_model = cost_model_of(&json!({ "uniqueItems": true }));
         assert!(
             cost(&cost_model, &list(&numbers), CHECK_STEP_LIMIT).unwrap().valid < 5_000 * 60,
@@ -525,15 +543,15 @@ mod tests {
         ] });
         let nested = |depth: usize| (0..depth).fold(json!("x"), |inner, _| json!([inner]));
         let cost_model = cost_model_of(&document);
-        let of_deep = cost(&cost_model, &nested(40), CHECK_STEP_LIMIT).unwrap();
-        assert!(of_deep.valid < 10_000 && of_deep.errors > 1 << 40, "{of_deep:?}");
+        let deep_cost = cost(&cost_model, &nested(40), CHECK_STEP_LIMIT).unwrap();
+        assert!(deep_cost.valid < 10_000 && deep_cost.errors > 1 << 40, "{deep_cost:?}");
         let schema = schema(document);
-        violations_of(
+        check_violations(
             &schema,
             &nested(2),
             ": must be an integer, or its `[0]` must be an integer, or its `[0]` must be an integer, or must be an array; found an array",
         );
-        violations_of(
+        check_violations(
             &schema,
             &nested(40),
             ": must match the schema; found a value too large to locate the violation",
@@ -551,13 +569,13 @@ mod tests {
             .collect();
         parts.insert("a40".into(), json!({ "pattern": "a" }));
         let schema = schema(json!({ "items": { "$ref": "#/$defs/a0" }, "$defs": parts }));
-        violations_of(&schema, &json!([]), "");
-        violations_of(&schema, &json!([1]), &format!(": {TOO_COSTLY}"));
+        check_violations(&schema, &json!([]), "");
+        check_violations(&schema, &json!([1]), &format!(": {TOO_COSTLY}"));
         assert_eq!(schema.check(&json!([1]), 1, 1_000).unwrap_err(), TooCostly);
         assert_eq!(schema.costly_value_count(), Some(1));
         let circle = json!({ "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/a" }], "$defs": { "a": { "allOf": [{ "$ref": "#" }] } } });
         let circle = self::schema(circle);
-        violations_of(&circle, &json!(1), &format!(": {TOO_COSTLY}"));
+        check_violations(&circle, &json!(1), &format!(": {TOO_COSTLY}"));
         assert_eq!(circle.costly_value_count(), Some(1), "a reference cycle for the same value has no bound");
     }
 
@@ -567,12 +585,12 @@ mod tests {
         let deep = (0..DEPTH_LIMIT / 4 - 1).take(127).fold(json!(1), |inner, _| json!([inner]));
         let list = json!({ "anyOf": [{ "type": "integer" }, { "$ref": "#/$defs/list" }],
             "$defs": { "list": { "type": "array", "items": { "$ref": "#" } } } });
-        violations_of(&schema(list), &deep, "");
+        check_violations(&schema(list), &deep, "");
         let mut chain: Map<String, Value> = (0..2_000)
             .map(|level| (format!("a{level}"), json!({ "$ref": format!("#/$defs/a{}", level + 1) })))
             .collect();
         chain.insert("a2000".into(), json!({ "type": "integer" }));
-        violations_of(
+        check_violations(
             &schema(json!({ "$ref": "#/$defs/a0", "$defs": chain })),
             &json!(1),
             &format!(": {TOO_COSTLY}"),

@@ -137,14 +137,14 @@ impl<'s> Builder<'s> {
                 || (self.dialect != SchemaDialect::default() && self.dialect.ignores_keyword(keyword));
             if !is_ignored {
                 part.keywords += 1;
-                self.read(index, keyword, value, &mut part);
+                self.read_keyword(index, keyword, value, &mut part);
             }
         }
         self.parts[index] = part;
         index
     }
 
-    fn read(&mut self, index: usize, keyword: &'s str, value: &'s Value, part: &mut Subschema) {
+    fn read_keyword(&mut self, index: usize, keyword: &'s str, value: &'s Value, part: &mut Subschema) {
         let list = || value.as_array().into_iter().flatten();
         let members = || value.as_object().into_iter().flatten();
         match keyword {
@@ -230,14 +230,14 @@ impl<'s> Builder<'s> {
     /// Resolves all references. If a reference is ambiguous, all parts that it may refer to are counted.
     fn resolve(&mut self, root: &'s Map<String, Value>) {
         // A referenced part may contain further references.
-        let mut done = 0;
-        while done < self.references.len() {
-            let (from, keyword, reference) = self.references[done];
-            done += 1;
-            let found = self.resolve_reference(root, keyword, reference);
-            let part = &mut self.parts[from];
-            part.has_unresolved_reference |= found.is_empty();
-            part.in_place.extend(found.into_iter().map(|target| (ErrorUse::Referenced, target)));
+        let mut resolved_count = 0;
+        while resolved_count < self.references.len() {
+            let (source, keyword, reference) = self.references[resolved_count];
+            resolved_count += 1;
+            let targets = self.resolve_reference(root, keyword, reference);
+            let part = &mut self.parts[source];
+            part.has_unresolved_reference |= targets.is_empty();
+            part.in_place.extend(targets.into_iter().map(|target| (ErrorUse::Referenced, target)));
         }
     }
 
@@ -256,20 +256,20 @@ impl<'s> Builder<'s> {
             return self.anchors.get(fragment).cloned().unwrap_or_default();
         }
         let pointer = percent_encoding::percent_decode_str(fragment).decode_utf8_lossy().into_owned();
-        let mut found = Vec::new();
+        let mut targets = Vec::new();
         if base.is_empty() || self.is_base(root) {
             if pointer.is_empty() {
-                found.push(0);
+                targets.push(0);
             } else if let Some(schema) = value_at(root, &pointer) {
-                found.push(self.add(schema));
+                targets.push(self.add(schema));
             }
         }
         for resource in self.resources.clone() {
             if let Some(schema) = resource.pointer(&pointer) {
-                found.push(self.add(schema));
+                targets.push(self.add(schema));
             }
         }
-        found
+        targets
     }
 }
 
@@ -277,21 +277,21 @@ impl<'s> Builder<'s> {
 /// linear-time engine tracks every position of the pattern.
 fn pattern_cost(pattern: &str) -> u64 {
     let Ok(hir) = regex_syntax::parse(pattern) else { return 16 };
-    16 + positions(&hir) / 4
+    16 + count_positions(&hir) / 4
 }
 
-fn positions(hir: &Hir) -> u64 {
+fn count_positions(hir: &Hir) -> u64 {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => 0,
         HirKind::Literal(literal) => literal.0.len() as u64,
         HirKind::Class(_) => 1,
         HirKind::Repetition(repeated) => {
             let times = u64::from(repeated.max.unwrap_or(repeated.min).max(1));
-            positions(&repeated.sub).saturating_mul(times)
+            count_positions(&repeated.sub).saturating_mul(times)
         }
-        HirKind::Capture(capture) => positions(&capture.sub),
+        HirKind::Capture(capture) => count_positions(&capture.sub),
         HirKind::Concat(parts) | HirKind::Alternation(parts) => {
-            parts.iter().fold(0, |sum, part| sum.saturating_add(positions(part)))
+            parts.iter().fold(0, |sum, part| sum.saturating_add(count_positions(part)))
         }
     }
 }
@@ -303,31 +303,32 @@ impl CostModel {
     /// Returns `u64::MAX` if references form a cycle for the same value, or if the sum exceeds 50,000 steps,
     /// which no ordinary schema does.
     pub(super) fn steps_per_value(&self) -> u64 {
-        let mut known = vec![None; self.parts.len()];
-        (0..self.parts.len()).map(|index| self.steps_of(index, &mut known, 0)).max().unwrap_or(0)
+        let mut steps_by_part = vec![None; self.parts.len()];
+        (0..self.parts.len()).map(|index| self.steps_of(index, &mut steps_by_part, 0)).max().unwrap_or(0)
     }
 
-    fn steps_of(&self, index: usize, known: &mut [Option<u64>], depth: u32) -> u64 {
+    fn steps_of(&self, index: usize, steps_by_part: &mut [Option<u64>], depth: u32) -> u64 {
         const MAX_COUNTED: u64 = 50_000;
-        if let Some(steps) = known[index] {
+        if let Some(steps) = steps_by_part[index] {
             return steps;
         }
         // A reference cycle finds this value. The value also remains for parts beyond the depth limit,
         // because a check never reaches them.
-        known[index] = Some(u64::MAX);
+        steps_by_part[index] = Some(u64::MAX);
         if depth < super::cost::DEPTH_LIMIT {
             let part = &self.parts[index];
-            let steps = part.in_place.iter().map(|(_, target)| self.steps_of(*target, known, depth + 1));
+            let steps =
+                part.in_place.iter().map(|(_, target)| self.steps_of(*target, steps_by_part, depth + 1));
             let steps = steps.fold(part.keywords, u64::saturating_add);
-            known[index] = Some(if steps > MAX_COUNTED { u64::MAX } else { steps });
+            steps_by_part[index] = Some(if steps > MAX_COUNTED { u64::MAX } else { steps });
         }
-        known[index].unwrap_or(u64::MAX)
+        steps_by_part[index].unwrap_or(u64::MAX)
     }
 }
 
 impl Subschema {
     /// Returns all parts that this part leads to.
-    fn next(&self) -> impl Iterator<Item = usize> {
+    fn next_parts(&self) -> impl Iterator<Item = usize> {
         let members = self.members.values().chain(self.patterned.iter().map(|(_, part)| part));
         let in_place = self.in_place.iter().map(|(_, part)| part);
         let others = self.other_members.iter().chain(&self.names).chain(&self.first_items).chain(&self.items);
@@ -347,9 +348,9 @@ fn recursive_parts(parts: &[Subschema]) -> BTreeSet<usize> {
     let mut recursive: BTreeSet<usize> = targets.collect();
     let mut visits = 0..VISIT_LIMIT;
     recursive.retain(|target| {
-        let (mut reached, mut open) = (HashSet::new(), vec![*target]);
-        while let Some(part) = open.pop().filter(|_| visits.next().is_some()) {
-            open.extend(parts[part].next().filter(|next| reached.insert(*next)));
+        let (mut reached, mut pending) = (HashSet::new(), vec![*target]);
+        while let Some(part) = pending.pop().filter(|_| visits.next().is_some()) {
+            pending.extend(parts[part].next_parts().filter(|next| reached.insert(*next)));
         }
         reached.contains(target)
     });

@@ -19,10 +19,10 @@ pub(super) fn with_exact_keywords(
     dialect: SchemaDialect,
 ) -> ValidationOptions<'static> {
     let options = options
-        .with_keyword("uniqueItems", |_, wanted, _| {
-            let is_asked = wanted == &Value::Bool(true);
+        .with_keyword("uniqueItems", |_, keyword_value, _| {
+            let is_enabled = keyword_value == &Value::Bool(true);
             let message = "must not contain duplicate items".to_owned();
-            Ok(Box::new(ExactKeyword::new(message, move |value| !is_asked || has_unique_items(value))))
+            Ok(Box::new(ExactKeyword::new(message, move |value| !is_enabled || has_unique_items(value))))
         })
         .with_keyword("enum", |_, options, _| {
             let values = options.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -87,16 +87,16 @@ impl Decimal {
             mantissa.strip_prefix('-').map_or((false, mantissa), |rest| (true, rest));
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         let digits = format!("{whole}{fraction}");
-        let without_end = digits.trim_end_matches('0');
-        if without_end.is_empty() {
+        let without_trailing_zeros = digits.trim_end_matches('0');
+        if without_trailing_zeros.is_empty() {
             return Self { is_negative: false, digits: String::new(), exponent: 0 };
         }
-        let written: i64 = exponent.parse().unwrap_or(0);
-        let zeros_omitted = (digits.len() - without_end.len()) as i64;
+        let parsed_exponent: i64 = exponent.parse().unwrap_or(0);
+        let zeros_omitted = (digits.len() - without_trailing_zeros.len()) as i64;
         Self {
             is_negative,
-            digits: without_end.trim_start_matches('0').to_owned(),
-            exponent: written.saturating_add(zeros_omitted).saturating_sub(fraction.len() as i64),
+            digits: without_trailing_zeros.trim_start_matches('0').to_owned(),
+            exponent: parsed_exponent.saturating_add(zeros_omitted).saturating_sub(fraction.len() as i64),
         }
     }
 }
@@ -122,8 +122,8 @@ fn canonical(value: &Value) -> String {
 }
 
 fn has_unique_items(value: &Value) -> bool {
-    let mut known = HashSet::new();
-    value.as_array().into_iter().flatten().all(|item| known.insert(canonical(item)))
+    let mut seen = HashSet::new();
+    value.as_array().into_iter().flatten().all(|item| seen.insert(canonical(item)))
 }
 
 /// Returns a check whether a value is one of `values`. Arrays and objects are only serialized if `values`
@@ -138,7 +138,8 @@ fn is_one_of(values: &[Value]) -> impl Fn(&Value) -> bool + Send + Sync + use<> 
 /// Returns a check whether a number is a multiple of `divisor`, which must be above 0 and have at most
 /// [`DIVISOR_DIGITS_LIMIT`] digits.
 fn is_multiple_of(divisor: &Value) -> Option<impl Fn(&Value) -> bool + Send + Sync + use<>> {
-    let Decimal { is_negative, digits, exponent: lowest } = Decimal::parse(divisor.as_number()?.as_str());
+    let Decimal { is_negative, digits, exponent: divisor_exponent } =
+        Decimal::parse(divisor.as_number()?.as_str());
     if is_negative || digits.is_empty() || digits.len() > DIVISOR_DIGITS_LIMIT {
         return None;
     }
@@ -146,13 +147,13 @@ fn is_multiple_of(divisor: &Value) -> Option<impl Fn(&Value) -> bool + Send + Sy
     Some(move |value: &Value| {
         let Value::Number(number) = value else { return true };
         let Decimal { digits, exponent, .. } = Decimal::parse(number.as_str());
-        let Ok(zeros) = usize::try_from(exponent.saturating_sub(lowest)) else {
+        let Ok(zeros) = usize::try_from(exponent.saturating_sub(divisor_exponent)) else {
             // The last digit of the value has a lower place than the last digit of any multiple.
             return digits.is_empty();
         };
         let digits = digits.bytes().map(|digit| u128::from(digit - b'0'));
-        let all = digits.chain(std::iter::repeat_n(0, zeros));
-        all.fold(0, |rest, digit| (rest * 10 + digit) % divisor) == 0
+        let all_digits = digits.chain(std::iter::repeat_n(0, zeros));
+        all_digits.fold(0, |remainder, digit| (remainder * 10 + digit) % divisor) == 0
     })
 }
 
@@ -211,8 +212,8 @@ mod tests {
             let accepts = is_multiple_of(&value(divisor)).unwrap();
             assert_eq!(accepts(&value(number)), is_multiple, "{number} {divisor}");
         }
-        for wrong in ["7".repeat(37).as_str(), "0", "-1"] {
-            assert!(is_multiple_of(&value(wrong)).is_none(), "{wrong}");
+        for divisor in ["7".repeat(37).as_str(), "0", "-1"] {
+            assert!(is_multiple_of(&value(divisor)).is_none(), "{divisor}");
         }
     }
 }

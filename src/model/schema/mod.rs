@@ -120,11 +120,11 @@ impl Schema {
         let cost_model = CostModel::new(document, dialect);
         let compiled =
             Arc::new(CompiledSchema { document: Arc::new(document.clone()), cost_model, validator });
-        let mut known = COMPILED.lock();
-        if known.len() == known.capacity() {
-            known.retain(|_, schema| schema.strong_count() > 0);
+        let mut compiled_schemas = COMPILED.lock();
+        if compiled_schemas.len() == compiled_schemas.capacity() {
+            compiled_schemas.retain(|_, schema| schema.strong_count() > 0);
         }
-        known.insert(key, Arc::downgrade(&compiled));
+        compiled_schemas.insert(key, Arc::downgrade(&compiled));
         Ok(Self(compiled))
     }
 
@@ -143,21 +143,26 @@ impl Schema {
         &self.0.document
     }
 
-    /// Checks a value and returns at most `most` violations. If the check exceeds its step limit, that is
-    /// reported as one violation.
-    pub fn violations(&self, value: &Value, most: usize) -> Vec<Violation> {
-        match self.check(value, most, CHECK_STEP_LIMIT) {
-            Ok(checked) => checked.violations,
+    /// Checks a value and returns at most `max_violations` violations. If the check exceeds its step limit,
+    /// that is reported as one violation.
+    pub fn violations(&self, value: &Value, max_violations: usize) -> Vec<Violation> {
+        match self.check(value, max_violations, CHECK_STEP_LIMIT) {
+            Ok(result) => result.violations,
             Err(TooCostly) => vec![Violation::without_value("", TOO_COSTLY)],
         }
     }
 
-    /// Checks a value in at most `step_limit` steps; the result has at most `most` violations.
+    /// Checks a value in at most `step_limit` steps; the result has at most `max_violations` violations.
     ///
     /// # Errors
     ///
     /// [`TooCostly`] if the check would take more steps.
-    pub fn check(&self, value: &Value, most: usize, step_limit: u64) -> Result<CheckResult, TooCostly> {
+    pub fn check(
+        &self,
+        value: &Value,
+        max_violations: usize,
+        step_limit: u64,
+    ) -> Result<CheckResult, TooCostly> {
         let CompiledSchema { cost_model, validator, .. } = &*self.0;
         let cost = match cost::cost(cost_model, value, step_limit) {
             Ok(cost) => cost,
@@ -177,7 +182,7 @@ impl Schema {
         let steps_left = step_limit - cost.valid;
         let may_take = |steps: u64| steps <= steps_left.min(ERROR_STEP_LIMIT);
         let (violations, steps) = if may_take(cost.errors) {
-            let errors = validator.iter_errors(value).take(most);
+            let errors = validator.iter_errors(value).take(max_violations);
             (errors.map(|error| Violation::from_error(&error)).collect(), cost.errors)
         } else if may_take(cost.first_error.saturating_add(cost.valid)) {
             let error = validator.validate(value).err();
@@ -199,9 +204,9 @@ impl Schema {
     /// a call cannot have so many values.
     pub fn costly_value_count(&self) -> Option<u64> {
         /// Maximum number of values in the arguments of a call.
-        const MANY: u64 = super::ARGUMENT_VALUE_LIMIT as u64;
+        const MAX_VALUES: u64 = super::ARGUMENT_VALUE_LIMIT as u64;
         let values = CHECK_STEP_LIMIT / self.0.cost_model.steps_per_value().max(1);
-        (values < MANY).then_some(values.max(1))
+        (values < MAX_VALUES).then_some(values.max(1))
     }
 }
 
@@ -211,7 +216,7 @@ impl Schema {
 pub struct SchemaDialect(Draft);
 
 /// Supported dialects, oldest first.
-const SUPPORTED: [Draft; 5] =
+const SUPPORTED_DRAFTS: [Draft; 5] =
     [Draft::Draft4, Draft::Draft6, Draft::Draft7, Draft::Draft201909, Draft::Draft202012];
 
 impl SchemaDialect {
@@ -221,7 +226,7 @@ impl SchemaDialect {
     /// Returns the dialect with this URI; `None` if it is not supported.
     pub fn from_uri(uri: &str) -> Option<Self> {
         let draft = Draft::from_schema_uri(uri);
-        SUPPORTED.contains(&draft).then_some(Self(draft))
+        SUPPORTED_DRAFTS.contains(&draft).then_some(Self(draft))
     }
 
     /// Returns the dialect that a document declares, or the default if it declares no supported dialect.
@@ -276,7 +281,7 @@ impl SchemaDialect {
 
     /// Whether a keyword has no effect in this dialect, but has one in another supported dialect.
     pub fn ignores_keyword(self, keyword: &str) -> bool {
-        !self.has_keyword(keyword) && SUPPORTED.iter().any(|other| other.is_known_keyword(keyword))
+        !self.has_keyword(keyword) && SUPPORTED_DRAFTS.iter().any(|other| other.is_known_keyword(keyword))
     }
 
     /// Whether keywords next to a `$ref` have no effect.
@@ -308,9 +313,9 @@ pub(super) fn subschemas(root: &Value) -> Vec<LocatedSchema<'_>> {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return,
         };
         found.push(LocatedSchema { schema, pointer: pointer.clone(), is_property });
-        let below = |pointer: &str, name: &str| format!("{pointer}/{}", pointer_token(name));
+        let child_pointer = |pointer: &str, name: &str| format!("{pointer}/{}", pointer_token(name));
         for (keyword, value) in schema {
-            let pointer = below(&pointer, keyword);
+            let pointer = child_pointer(&pointer, keyword);
             match keyword.as_str() {
                 // The values of these keywords are not schemas.
                 "const" | "enum" | "default" | "examples" => {}
@@ -318,7 +323,12 @@ pub(super) fn subschemas(root: &Value) -> Vec<LocatedSchema<'_>> {
                 "properties" | "patternProperties" | "$defs" | "definitions" | "dependencies"
                 | "dependentSchemas" => {
                     for (name, part) in value.as_object().into_iter().flatten() {
-                        add(part, below(&pointer, name), is_property && keyword == "properties", found);
+                        add(
+                            part,
+                            child_pointer(&pointer, name),
+                            is_property && keyword == "properties",
+                            found,
+                        );
                     }
                 }
                 _ => add(value, pointer, false, found),
@@ -345,8 +355,8 @@ pub fn in_place_subschemas<'s>(
     schema: &'s Map<String, Value>,
 ) -> Vec<&'s Map<String, Value>> {
     let mut found = Vec::new();
-    let mut open = vec![(schema, FOLLOWED_DEPTH_LIMIT)];
-    while let Some((schema, depth)) = open.pop().filter(|_| found.len() < FOLLOWED_LIMIT) {
+    let mut pending = vec![(schema, FOLLOWED_DEPTH_LIMIT)];
+    while let Some((schema, depth)) = pending.pop().filter(|_| found.len() < FOLLOWED_LIMIT) {
         let target = resolve_local_ref(root, schema);
         let is_reference = target.is_some() && SchemaDialect::declared_in(root).ignores_ref_siblings();
         if !is_reference {
@@ -355,9 +365,9 @@ pub fn in_place_subschemas<'s>(
         let Some(depth) = depth.checked_sub(1) else { continue };
         let keywords: &[&str] = if is_reference { &[] } else { &["anyOf", "oneOf", "allOf"] };
         let parts = keywords.iter().filter_map(|keyword| schema.get(*keyword)?.as_array());
-        let inside = target.into_iter().chain(parts.flatten().filter_map(Value::as_object));
-        let inside: Vec<_> = inside.map(|part| (part, depth)).collect();
-        open.extend(inside.into_iter().rev());
+        let nested = target.into_iter().chain(parts.flatten().filter_map(Value::as_object));
+        let nested: Vec<_> = nested.map(|part| (part, depth)).collect();
+        pending.extend(nested.into_iter().rev());
     }
     found
 }
@@ -381,16 +391,16 @@ fn value_at<'s>(root: &'s Map<String, Value>, pointer: &str) -> Option<&'s Value
 /// Returns the types in the `type` keyword of a schema.
 pub fn own_types(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let kind = schema.get("type");
-    let several = kind.and_then(Value::as_array).into_iter().flatten();
-    kind.into_iter().chain(several).filter_map(Value::as_str)
+    let kinds = kind.and_then(Value::as_array).into_iter().flatten();
+    kind.into_iter().chain(kinds).filter_map(Value::as_str)
 }
 
 /// Makes a schema admit null as well.
 pub fn admit_null(schema: &mut Map<String, Value>) {
     /// Keywords other than `type` and `enum` that may reject null.
-    const OTHERS: [&str; 7] = ["const", "not", "if", "$ref", "allOf", "anyOf", "oneOf"];
+    const REJECTING_KEYWORDS: [&str; 7] = ["const", "not", "if", "$ref", "allOf", "anyOf", "oneOf"];
     let admits_all = schema.is_empty();
-    let may_reject = OTHERS.iter().any(|keyword| schema.contains_key(*keyword));
+    let may_reject = REJECTING_KEYWORDS.iter().any(|keyword| schema.contains_key(*keyword));
     match schema.get_mut("type").filter(|_| !may_reject) {
         Some(Value::Array(kinds)) if !kinds.contains(&json!("null")) => kinds.push("null".into()),
         Some(kind @ Value::String(_)) if *kind != "null" => *kind = json!([kind.take(), "null"]),
@@ -478,11 +488,14 @@ mod tests {
 
     #[test]
     fn an_invalid_schema_is_rejected() {
-        let refused = |schema: Value| Schema::compile(schema.as_object().unwrap()).unwrap_err();
-        assert_eq!(refused(json!({"properties": {"a": {"type": "strnig"}}})).pointer, "/properties/a/type");
-        assert!(refused(json!({"$ref": "https://example.com/other"})).message.contains("$defs"));
-        assert!(refused(json!({"$ref": "file:///etc/passwd"})).message.contains("$defs"));
-        assert!(refused(json!({"pattern": "(?=a)"})).message.contains("linear"));
+        let compile_error = |schema: Value| Schema::compile(schema.as_object().unwrap()).unwrap_err();
+        assert_eq!(
+            compile_error(json!({"properties": {"a": {"type": "strnig"}}})).pointer,
+            "/properties/a/type"
+        );
+        assert!(compile_error(json!({"$ref": "https://example.com/other"})).message.contains("$defs"));
+        assert!(compile_error(json!({"$ref": "file:///etc/passwd"})).message.contains("$defs"));
+        assert!(compile_error(json!({"pattern": "(?=a)"})).message.contains("linear"));
     }
 
     #[test]
@@ -513,11 +526,11 @@ mod tests {
         let document = json!({ "$ref": "#/definitions/count", "type": "string",
             "definitions": { "count": { "type": "integer" } } });
         assert_eq!(types(&document), ["string", "integer"]);
-        let mut older = document.clone();
-        older["$schema"] = "http://json-schema.org/draft-07/schema#".into();
-        assert_eq!(types(&older), ["integer"]);
-        older["$ref"] = "#".into();
-        assert_eq!(types(&older), ["string"], "no reference that is followed here");
+        let mut draft_07 = document.clone();
+        draft_07["$schema"] = "http://json-schema.org/draft-07/schema#".into();
+        assert_eq!(types(&draft_07), ["integer"]);
+        draft_07["$ref"] = "#".into();
+        assert_eq!(types(&draft_07), ["string"], "no reference that is followed here");
     }
 
     #[test]
@@ -560,10 +573,10 @@ mod dialect_tests {
         for dialect in [DRAFT_04, DRAFT_07, R2019_09] {
             check(dialect, pair(), &[json!(["a", 1, 2])], &[json!([1]), json!(["a", "b"])]);
             check(dialect, json!({ "prefixItems": [{ "type": "string" }] }), &[json!([1])], &[]);
-            let needs = json!({ "dependencies": { "a": ["b"], "c": { "required": ["d"] } } });
+            let dependencies = json!({ "dependencies": { "a": ["b"], "c": { "required": ["d"] } } });
             check(
                 dialect,
-                needs,
+                dependencies,
                 &[json!({ "a": 1, "b": 1 }), json!({})],
                 &[json!({ "a": 1 }), json!({ "c": 1 })],
             );
@@ -599,12 +612,12 @@ mod dialect_tests {
             "type": "object",
             "properties": { "children": { "type": "array", "items": { "$ref": "#/definitions/tree" } } },
         } } });
-        let good = json!({ "children": [{ "children": [{}, {}] }] });
+        let valid = json!({ "children": [{ "children": [{}, {}] }] });
         for dialect in [DRAFT_04, DRAFT_07, R2019_09] {
             check(
                 dialect,
                 tree.clone(),
-                std::slice::from_ref(&good),
+                std::slice::from_ref(&valid),
                 &[json!({ "children": [{ "children": [1] }] })],
             );
         }

@@ -63,9 +63,9 @@ impl CachedResponse {
     pub(super) fn compact(mut self) -> Self {
         self.response.body = Bytes::copy_from_slice(&self.response.body);
         for value in self.response.headers.values_mut() {
-            if let Ok(mut own) = HeaderValue::from_bytes(value.as_bytes()) {
-                own.set_sensitive(value.is_sensitive());
-                *value = own;
+            if let Ok(mut copy) = HeaderValue::from_bytes(value.as_bytes()) {
+                copy.set_sensitive(value.is_sensitive());
+                *value = copy;
             }
         }
         self
@@ -184,7 +184,7 @@ impl CacheControl {
     /// Reads the headers of a response.
     pub fn from_headers(headers: &HeaderMap) -> Self {
         let mut control = Self { private: headers.contains_key(header::SET_COOKIE), ..Self::default() };
-        let (mut shared, mut has_cache_control) = (None, false);
+        let (mut s_maxage, mut has_cache_control) = (None, false);
         let values = headers.get_all(header::CACHE_CONTROL).into_iter();
         let directives = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
         for directive in directives {
@@ -197,20 +197,20 @@ impl CacheControl {
                 "no-cache" => control.no_cache = true,
                 "must-revalidate" | "proxy-revalidate" => control.must_revalidate = true,
                 "max-age" => control.max_age = Some(seconds(value)),
-                "s-maxage" => (shared, control.must_revalidate) = (Some(seconds(value)), true),
+                "s-maxage" => (s_maxage, control.must_revalidate) = (Some(seconds(value)), true),
                 "stale-if-error" => control.stale_if_error = seconds(value),
                 _ => {}
             }
         }
         // `Pragma` of HTTP/1.0 counts only without `Cache-Control`.
-        let contains = |name, what: &str| {
-            headers.get(name).and_then(|value| value.to_str().ok()).is_some_and(|value| value.contains(what))
+        let contains = |name, token: &str| {
+            headers.get(name).and_then(|value| value.to_str().ok()).is_some_and(|value| value.contains(token))
         };
         control.no_cache |= !has_cache_control && contains(header::PRAGMA, "no-cache");
         // An invalid date, such as `0`, counts as expired.
         let expires = || headers.get(header::EXPIRES).map(|_| date_ahead(headers, header::EXPIRES));
         control.freshness_lifetime =
-            shared.or(control.max_age).or_else(|| expires().map(Option::unwrap_or_default));
+            s_maxage.or(control.max_age).or_else(|| expires().map(Option::unwrap_or_default));
         let age = headers.get(header::AGE).and_then(|value| value.to_str().ok());
         control.age = age.map(seconds).unwrap_or_default();
         control.uncacheable_vary =
@@ -222,9 +222,9 @@ impl CacheControl {
 /// Whether `Vary` names something that is not part of the cache key. The key contains everything that is
 /// sent, except the trace context.
 fn is_uncacheable_vary(value: &[u8]) -> bool {
-    let unknown: [&[u8]; 3] = [b"*", b"traceparent", b"tracestate"];
+    let uncacheable_names: [&[u8]; 3] = [b"*", b"traceparent", b"tracestate"];
     let mut names = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-    names.any(|name| unknown.iter().any(|other| name.eq_ignore_ascii_case(other)))
+    names.any(|name| uncacheable_names.iter().any(|other| name.eq_ignore_ascii_case(other)))
 }
 
 /// Parses seconds. An invalid value is zero.
@@ -243,13 +243,13 @@ fn seconds(text: &str) -> Duration {
 pub(in crate::policy) struct RemoteCache(pub(in crate::policy) ReplicaSharing);
 
 impl RemoteCache {
-    fn name(&self, request: &[u8]) -> String {
+    fn entry_name(&self, request: &[u8]) -> String {
         self.0.store.name("response", &[self.0.identity.as_bytes(), request])
     }
 
     /// Looks up the response to a request. `None` if it is not stored, or the store is unreachable.
     pub(super) async fn get(&self, request: &[u8]) -> Option<CachedResponse> {
-        let stored = self.0.store.get(&self.name(request)).await.ok()??;
+        let stored = self.0.store.get(&self.entry_name(request)).await.ok()??;
         decode(&stored)
     }
 
@@ -262,13 +262,13 @@ impl RemoteCache {
             return;
         }
         if let Some(bytes) = encode(entry, lifetime) {
-            self.0.store.put(&self.name(request), &bytes, lifetime);
+            self.0.store.put(&self.entry_name(request), &bytes, lifetime);
         }
     }
 
     /// Removes the response to a request.
     pub(super) fn remove(&self, request: &[u8]) {
-        self.0.store.remove(&self.name(request));
+        self.0.store.remove(&self.entry_name(request));
     }
 }
 
@@ -408,29 +408,33 @@ mod tests {
         entry.response.has_status = false;
         tokio::time::advance(3 * SECOND).await;
         let content = encode(&entry, 60 * SECOND).unwrap();
-        let read = decode(&StoredValue { content, remaining_ttl: 50 * SECOND }).unwrap();
-        assert_eq!(read.received_at.elapsed(), 13 * SECOND);
+        let decoded = decode(&StoredValue { content, remaining_ttl: 50 * SECOND }).unwrap();
+        assert_eq!(decoded.received_at.elapsed(), 13 * SECOND);
         assert_eq!(
-            (read.response.status, &read.response.headers),
+            (decoded.response.status, &decoded.response.headers),
             (entry.response.status, &entry.response.headers)
         );
-        assert_eq!((read.response.body, read.control), (entry.response.body, entry.control));
-        assert!(!read.response.has_status);
+        assert_eq!((decoded.response.body, decoded.control), (entry.response.body, entry.control));
+        assert!(!decoded.response.has_status);
     }
 
     proptest! {
         #[test]
-        fn an_invalid_entry_is_ignored(content in prop::collection::vec(any::<u8>(), 0..80), at in 0..60_usize, byte: u8) {
+        fn an_invalid_entry_is_ignored(
+            content in prop::collection::vec(any::<u8>(), 0..80),
+            index in 0..60_usize,
+            byte: u8,
+        ) {
             let is_readable = |content| decode(&StoredValue { content, remaining_ttl: SECOND }).is_some();
             prop_assert!(!is_readable(content));
             let mut changed = encode(&entry(), SECOND).unwrap();
-            let at = at % changed.len();
-            changed[at] = byte;
+            let index = index % changed.len();
+            changed[index] = byte;
             let _ = is_readable(changed);
-            let mut cut = encode(&entry(), SECOND).unwrap();
+            let mut truncated = encode(&entry(), SECOND).unwrap();
             // The body has no length field.
-            cut.truncate(at.min(cut.len() - 5));
-            prop_assert!(!is_readable(cut));
+            truncated.truncate(index.min(truncated.len() - 5));
+            prop_assert!(!is_readable(truncated));
         }
     }
 }

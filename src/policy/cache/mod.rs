@@ -107,12 +107,12 @@ pub(super) struct CoalescedRequest {
     key: CacheKey,
     cache: Arc<ResponseCache>,
     /// Task that sends the request, and the call that started it.
-    begun: OnceLock<(SharedTask<Result<CallResponse, Failure>>, CallContext)>,
+    started: OnceLock<(SharedTask<Result<CallResponse, Failure>>, CallContext)>,
 }
 
 impl Drop for CoalescedRequest {
     fn drop(&mut self) {
-        if let Some((task, _)) = self.begun.get() {
+        if let Some((task, _)) = self.started.get() {
             task.abort();
         }
         // Another request with this key may have started since.
@@ -159,15 +159,15 @@ impl ResponseCache {
             return self.flight(&key).fetch(upstream_call, fetch).await;
         };
         let stored = self.store.0.get(&key);
-        if let Some(response) = self.fresh(settings, &key, stored.as_ref()) {
+        if let Some(response) = self.fresh_response(settings, &key, stored.as_ref()) {
             return Ok(response);
         }
-        let stored = self.newer(settings, &key, stored).await;
+        let stored = self.newer_entry(settings, &key, stored).await;
         // The request is in flight from now on until its response is cached. A call that misses the cache
         // finds the request in flight; a call that comes after the request finds the cached response.
         let flight = self.flight(&key);
         if let Some(response) =
-            self.fresh(settings, &key, self.store.0.get(&key).or_else(|| stored.clone()).as_ref())
+            self.fresh_response(settings, &key, self.store.0.get(&key).or_else(|| stored.clone()).as_ref())
         {
             return Ok(response);
         }
@@ -176,23 +176,23 @@ impl ResponseCache {
         let cache = self.clone();
         // The request gets the earlier deadline: an upstream that misses it counts as late for the circuit
         // breakers.
-        let sooner = stale.as_ref().map(|_| UpstreamCall {
+        let shortened_call = stale.as_ref().map(|_| UpstreamCall {
             deadline: upstream_call.deadline.share(STALE_AFTER),
             ..upstream_call.clone()
         });
-        let upstream_call = sooner.as_ref().unwrap_or(upstream_call);
+        let upstream_call = shortened_call.as_ref().unwrap_or(upstream_call);
         let fetched = flight.fetch(upstream_call, |upstream_call| {
             cache.fetch_and_store(settings, key.clone(), upstream_call, stored, send)
         });
         let Some(stale) = stale else { return fetched.await };
-        let failure = match timeout_at(upstream_call.deadline.at, fetched).await {
+        let upstream_result = match timeout_at(upstream_call.deadline.at, fetched).await {
             Ok(Ok(response)) if !response.response.status.is_server_error() => return Ok(response),
             Ok(Ok(response)) => response.upstream_result,
             Ok(Err(failure)) => Some(Err(failure.into_error(&self.upstream))),
             Err(_) => Some(Err(Failure::Timeout(upstream_call.deadline.after).into_error(&self.upstream))),
         };
         self.events.add("cache_stale");
-        Ok(CallResponse { upstream_result: failure, ..self.to_response(&key, &stale) })
+        Ok(CallResponse { upstream_result, ..self.to_response(&key, &stale) })
     }
 
     fn key(&self, upstream_call: &UpstreamCall) -> CacheKey {
@@ -216,7 +216,7 @@ impl ResponseCache {
     }
 
     /// Returns the response of a cache entry, if it is still fresh.
-    fn fresh(
+    fn fresh_response(
         self: &Arc<Self>,
         settings: CacheSettings,
         key: &CacheKey,
@@ -237,24 +237,24 @@ impl ResponseCache {
         }
     }
 
-    /// Looks for a response that another replica has cached. If it is newer than `own`, the local one, stores
-    /// it locally. Returns the newer of the two.
-    async fn newer(
+    /// Looks for a response that another replica has cached. If it is newer than `local`, the response in the
+    /// local cache, stores it locally. Returns the newer of the two.
+    async fn newer_entry(
         &self,
         settings: CacheSettings,
         key: &CacheKey,
-        own: Option<Arc<CachedResponse>>,
+        local: Option<Arc<CachedResponse>>,
     ) -> Option<Arc<CachedResponse>> {
-        let Some(remote) = &self.remote else { return own };
-        let found = remote.get(&key[UPSTREAM_ID_BYTES..]).await;
+        let Some(remote) = &self.remote else { return local };
+        let remote_entry = remote.get(&key[UPSTREAM_ID_BYTES..]).await;
         // Another call may have stored a response locally meanwhile.
-        let own = self.store.0.get(key).or(own);
-        let Some(entry) = found else { return own };
+        let local = self.store.0.get(key).or(local);
+        let Some(entry) = remote_entry else { return local };
         // The settings of this route decide, even if another replica stored the response.
         if !entry.is_cacheable(settings)
-            || own.as_ref().is_some_and(|own| own.received_at >= entry.received_at)
+            || local.as_ref().is_some_and(|local| local.received_at >= entry.received_at)
         {
-            return own;
+            return local;
         }
         let entry = Arc::new(entry);
         self.store.0.insert(key.clone(), entry.clone());
@@ -316,10 +316,10 @@ impl ResponseCache {
 
     /// Returns the request in flight with this key, or creates one.
     fn flight(self: &Arc<Self>, key: &CacheKey) -> Arc<CoalescedRequest> {
-        let new =
-            || Arc::new(CoalescedRequest { key: key.clone(), cache: self.clone(), begun: OnceLock::new() });
-        let Some(mut in_flight) = self.in_flight.as_ref().map(Mutex::lock) else { return new() };
-        let flight = in_flight.get(key).and_then(Weak::upgrade).unwrap_or_else(new);
+        let create =
+            || Arc::new(CoalescedRequest { key: key.clone(), cache: self.clone(), started: OnceLock::new() });
+        let Some(mut in_flight) = self.in_flight.as_ref().map(Mutex::lock) else { return create() };
+        let flight = in_flight.get(key).and_then(Weak::upgrade).unwrap_or_else(create);
         in_flight.insert(key.clone(), Arc::downgrade(&flight));
         flight
     }
@@ -339,21 +339,21 @@ impl CoalescedRequest {
         if self.cache.in_flight.is_none() {
             return fetch(upstream_call.clone()).await;
         }
-        let mut own_fetch = Some(fetch);
-        let (task, began_for) = self.begun.get_or_init(|| {
-            let fetch = own_fetch.take().expect("a cell is initialized once");
+        let mut unused_fetch = Some(fetch);
+        let (task, first_context) = self.started.get_or_init(|| {
+            let fetch = unused_fetch.take().expect("a cell is initialized once");
             // Calls that join later may have later deadlines than the first call.
             let deadline = Deadline { at: upstream_call.deadline.latest, ..upstream_call.deadline };
-            let for_all = UpstreamCall { deadline, ..upstream_call.clone() };
-            (SharedTask::spawn(fetch(for_all)), upstream_call.context.clone())
+            let shared_call = UpstreamCall { deadline, ..upstream_call.clone() };
+            (SharedTask::spawn(fetch(shared_call)), upstream_call.context.clone())
         });
-        let is_first = own_fetch.is_none();
+        let is_first = unused_fetch.is_none();
         if !is_first {
             self.cache.events.add("coalesced");
-            upstream_call.context.join(began_for);
+            upstream_call.context.join(first_context);
         }
         let ended_early = || Err(Failure::CutOff("the task of the coalesced request ended early".into()));
-        let response = match (task.result().await.unwrap_or_else(ended_early), own_fetch) {
+        let response = match (task.result().await.unwrap_or_else(ended_early), unused_fetch) {
             // The limit per client concerns the client of the first call, not the client of this call.
             (Err(Failure::ClientBusy(_)), Some(fetch)) => return fetch(upstream_call.clone()).await,
             (response, _) => response?,
@@ -425,7 +425,7 @@ impl CacheStore {
 
     /// Removes a response, unless it was replaced since.
     fn invalidate(&self, key: &CacheKey, entry: &Arc<CachedResponse>) {
-        self.0.remove_if(key, |now| Arc::ptr_eq(now, entry));
+        self.0.remove_if(key, |current| Arc::ptr_eq(current, entry));
     }
 }
 

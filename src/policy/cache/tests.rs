@@ -16,11 +16,11 @@ use crate::shared_state::{MemoryStore, SharedStore};
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Response 200 with these headers.
-fn good(headers: &[(&str, &str)]) -> UpstreamResult {
-    with(200, headers)
+fn success(headers: &[(&str, &str)]) -> UpstreamResult {
+    response_with(200, headers)
 }
 
-fn with(code: u16, headers: &[(&str, &str)]) -> UpstreamResult {
+fn response_with(code: u16, headers: &[(&str, &str)]) -> UpstreamResult {
     let mut response = status(code)?;
     for (name, value) in headers {
         response.headers.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
@@ -29,7 +29,7 @@ fn with(code: u16, headers: &[(&str, &str)]) -> UpstreamResult {
 }
 
 /// Cache of a route that shares it with no other.
-fn alone(settings: Option<CacheSettings>) -> ResponseCache {
+fn unshared_cache(settings: Option<CacheSettings>) -> ResponseCache {
     ResponseCache {
         upstream: name(),
         upstream_id: 7,
@@ -48,12 +48,12 @@ struct Cached {
 }
 
 fn cache(script: &Script, settings: CacheSettings) -> Cached {
-    Cached { cache: Arc::new(alone(Some(settings))), upstream: script.clone() }
+    Cached { cache: Arc::new(unshared_cache(Some(settings))), upstream: script.clone() }
 }
 
 /// Coalescing without a cache.
 fn coalescing(upstream: Script) -> Cached {
-    let cache = ResponseCache { in_flight: Some(Mutex::default()), ..alone(None) };
+    let cache = ResponseCache { in_flight: Some(Mutex::default()), ..unshared_cache(None) };
     Cached { cache: Arc::new(cache), upstream }
 }
 
@@ -69,9 +69,10 @@ async fn respond(cached: &Cached, upstream_call: UpstreamCall) -> Result<CallRes
         .await
 }
 
-const UPSTREAM: CacheSettings =
+const UPSTREAM_TTL: CacheSettings =
     CacheSettings { ttl: CacheTtl::Upstream, stale_if_error: None, ignore_cache_control: false };
-const TEN: CacheSettings = CacheSettings { ttl: CacheTtl::For(Duration::from_secs(10)), ..UPSTREAM };
+const TEN_SECONDS: CacheSettings =
+    CacheSettings { ttl: CacheTtl::For(Duration::from_secs(10)), ..UPSTREAM_TTL };
 
 /// Number of upstream requests for calls after each of these waits.
 async fn upstream_calls(settings: CacheSettings, responses: &[UpstreamResult], waits: &[u64]) -> usize {
@@ -86,8 +87,8 @@ async fn upstream_calls(settings: CacheSettings, responses: &[UpstreamResult], w
 
 #[tokio::test(start_paused = true)]
 async fn a_cached_response_is_reused_while_fresh_with_its_age() {
-    let script = Script::new([good(&[]), good(&[])]);
-    let service = cache(&script, TEN);
+    let script = Script::new([success(&[]), success(&[])]);
+    let service = cache(&script, TEN_SECONDS);
     let one = async || {
         let response = respond(&service, upstream_call(SECOND)).await.unwrap();
         (response.age, response.response.headers.get(header::AGE).cloned())
@@ -104,11 +105,11 @@ async fn a_cached_response_is_reused_while_fresh_with_its_age() {
 #[tokio::test(start_paused = true)]
 async fn only_successful_responses_are_cached() {
     for code in [201, 206, 301, 304, 404, 429, 500, 503] {
-        let responses = [with(code, &[("cache-control", "max-age=60")]), good(&[])];
-        assert_eq!(upstream_calls(TEN, &responses, &[0, 0]).await, 2, "{code}");
-        assert_eq!(upstream_calls(UPSTREAM, &responses, &[0, 0]).await, 2, "{code}");
+        let responses = [response_with(code, &[("cache-control", "max-age=60")]), success(&[])];
+        assert_eq!(upstream_calls(TEN_SECONDS, &responses, &[0, 0]).await, 2, "{code}");
+        assert_eq!(upstream_calls(UPSTREAM_TTL, &responses, &[0, 0]).await, 2, "{code}");
     }
-    assert_eq!(upstream_calls(TEN, &[failed(), good(&[])], &[0, 0, 0]).await, 2);
+    assert_eq!(upstream_calls(TEN_SECONDS, &[failed(), success(&[])], &[0, 0, 0]).await, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,39 +120,42 @@ async fn no_store_is_respected() {
         [("set-cookie", "a=b")],
         [("vary", "*")],
     ] {
-        let responses = [good(&headers), good(&headers)];
-        assert_eq!(upstream_calls(TEN, &responses, &[0, 0]).await, 2, "{headers:?}");
+        let responses = [success(&headers), success(&headers)];
+        assert_eq!(upstream_calls(TEN_SECONDS, &responses, &[0, 0]).await, 2, "{headers:?}");
     }
-    let anyway = CacheSettings { ignore_cache_control: true, ..TEN };
-    assert_eq!(upstream_calls(anyway, &[good(&[("cache-control", "no-store")])], &[0, 0]).await, 1);
-    assert_eq!(upstream_calls(TEN, &[good(&[("cache-control", "no-cache, max-age=0")])], &[0, 5]).await, 1);
+    let settings = CacheSettings { ignore_cache_control: true, ..TEN_SECONDS };
+    assert_eq!(upstream_calls(settings, &[success(&[("cache-control", "no-store")])], &[0, 0]).await, 1);
+    assert_eq!(
+        upstream_calls(TEN_SECONDS, &[success(&[("cache-control", "no-cache, max-age=0")])], &[0, 5]).await,
+        1
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_upstream_sets_the_lifetime_if_configured() {
-    let minute = || good(&[("cache-control", "max-age=60")]);
-    assert_eq!(upstream_calls(UPSTREAM, &[minute(), minute()], &[0, 59, 1]).await, 2);
-    let aged = || good(&[("cache-control", "max-age=60"), ("age", "50")]);
-    assert_eq!(upstream_calls(UPSTREAM, &[aged(), aged()], &[0, 9, 1]).await, 2);
-    assert_eq!(upstream_calls(UPSTREAM, &[good(&[]), good(&[])], &[0, 0]).await, 2);
+    let minute = || success(&[("cache-control", "max-age=60")]);
+    assert_eq!(upstream_calls(UPSTREAM_TTL, &[minute(), minute()], &[0, 59, 1]).await, 2);
+    let aged = || success(&[("cache-control", "max-age=60"), ("age", "50")]);
+    assert_eq!(upstream_calls(UPSTREAM_TTL, &[aged(), aged()], &[0, 9, 1]).await, 2);
+    assert_eq!(upstream_calls(UPSTREAM_TTL, &[success(&[]), success(&[])], &[0, 0]).await, 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_response_is_revalidated_and_reused() {
     let etag = [("etag", "\"7\""), ("cache-control", "max-age=10"), ("x-first", "1")];
     let script = Script::new([
-        good(&etag),
-        with(304, &[("etag", "\"7\""), ("cache-control", "max-age=5")]),
-        good(&[("x-second", "1")]),
+        success(&etag),
+        response_with(304, &[("etag", "\"7\""), ("cache-control", "max-age=5")]),
+        success(&[("x-second", "1")]),
     ]);
-    let service = cache(&script, UPSTREAM);
+    let service = cache(&script, UPSTREAM_TTL);
     let one = async || call(&service, upstream_call(SECOND)).await.unwrap();
     one().await;
     tokio::time::advance(10 * SECOND).await;
     let again = one().await;
     assert_eq!((again.status.as_u16(), again.headers.contains_key("x-first")), (200, true));
-    let sent = script.last_headers();
-    assert_eq!(sent[header::IF_NONE_MATCH], "\"7\"");
+    let sent_headers = script.last_headers();
+    assert_eq!(sent_headers[header::IF_NONE_MATCH], "\"7\"");
     tokio::time::advance(4 * SECOND).await;
     one().await;
     assert_eq!(script.upstream_calls(), 2, "good for as long as was said last");
@@ -162,9 +166,15 @@ async fn a_stale_response_is_revalidated_and_reused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_response_replaces_an_error_if_configured() {
-    let patient = CacheSettings { stale_if_error: Some(60 * SECOND), ..TEN };
-    let script = Script::new([good(&[("x-first", "1")]), failed(), with(503, &[]), with(404, &[]), failed()]);
-    let service = cache(&script, patient);
+    let settings = CacheSettings { stale_if_error: Some(60 * SECOND), ..TEN_SECONDS };
+    let script = Script::new([
+        success(&[("x-first", "1")]),
+        failed(),
+        response_with(503, &[]),
+        response_with(404, &[]),
+        failed(),
+    ]);
+    let service = cache(&script, settings);
     let one = async || call(&service, upstream_call(SECOND)).await.map(|response| response.status.as_u16());
     assert_eq!(one().await.unwrap(), 200);
     tokio::time::advance(20 * SECOND).await;
@@ -173,19 +183,22 @@ async fn a_stale_response_replaces_an_error_if_configured() {
     assert_eq!(service.cache.events.get("cache_stale"), 2);
     assert_eq!(one().await.unwrap(), 404, "which is an answer");
     one().await.unwrap_err();
-    let words = good(&[("cache-control", "max-age=1, stale-if-error=9")]);
-    assert_eq!(upstream_calls(UPSTREAM, &[words, failed(), failed()], &[0, 5, 5]).await, 3);
+    let response = success(&[("cache-control", "max-age=1, stale-if-error=9")]);
+    assert_eq!(upstream_calls(UPSTREAM_TTL, &[response, failed(), failed()], &[0, 5, 5]).await, 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_upstream_allows_stale_responses_unless_the_route_does() {
-    let shorter = CacheSettings { stale_if_error: Some(SECOND), ..UPSTREAM };
+    let shorter = CacheSettings { stale_if_error: Some(SECOND), ..UPSTREAM_TTL };
     let allowed = "max-age=10, stale-if-error=9";
     let forbidden = "max-age=10, stale-if-error=9, must-revalidate";
-    for (settings, header, stale_responses) in
-        [(TEN, allowed, 1), (UPSTREAM, allowed, 1), (shorter, allowed, 0), (TEN, forbidden, 0)]
-    {
-        let script = Script::new([good(&[("cache-control", header)]), failed()]);
+    for (settings, header, stale_responses) in [
+        (TEN_SECONDS, allowed, 1),
+        (UPSTREAM_TTL, allowed, 1),
+        (shorter, allowed, 0),
+        (TEN_SECONDS, forbidden, 0),
+    ] {
+        let script = Script::new([success(&[("cache-control", header)]), failed()]);
         let service = cache(&script, settings);
         call(&service, upstream_call(SECOND)).await.unwrap();
         tokio::time::advance(15 * SECOND).await;
@@ -196,11 +209,11 @@ async fn the_upstream_allows_stale_responses_unless_the_route_does() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_response_replaces_a_timeout() {
-    let settings = CacheSettings { stale_if_error: Some(60 * SECOND), ..TEN };
+    let settings = CacheSettings { stale_if_error: Some(60 * SECOND), ..TEN_SECONDS };
     let in_flight = InFlightCount::default();
-    let cache = Arc::new(alone(Some(settings)));
+    let cache = Arc::new(unshared_cache(Some(settings)));
     let key = cache.key(&upstream_call(SECOND));
-    cache.store.0.insert(key.clone(), Arc::new(CachedResponse::new(good(&[("x-first", "1")]).unwrap())));
+    cache.store.0.insert(key.clone(), Arc::new(CachedResponse::new(success(&[("x-first", "1")]).unwrap())));
     tokio::time::advance(20 * SECOND).await;
     let slow = Cached { cache, upstream: answering_after(60 * SECOND, &in_flight) };
     let started = Instant::now();
@@ -210,9 +223,9 @@ async fn a_stale_response_replaces_a_timeout() {
 
 #[tokio::test(start_paused = true)]
 async fn equal_hashes_of_different_requests_do_not_match() {
-    let script = Script::new([good(&[]), good(&[]), good(&[]), good(&[])]);
-    let service = cache(&script, TEN);
-    let sending = |name: &'static str, value: &'static str| {
+    let script = Script::new([success(&[]), success(&[]), success(&[]), success(&[])]);
+    let service = cache(&script, TEN_SECONDS);
+    let call_with_header = |name: &'static str, value: &'static str| {
         let mut upstream_call = upstream_call(SECOND);
         upstream_call.request.headers_mut().unwrap().insert(name, HeaderValue::from_static(value));
         upstream_call
@@ -220,18 +233,18 @@ async fn equal_hashes_of_different_requests_do_not_match() {
     for (name, value) in
         [("authorization", "a"), ("authorization", "b"), ("x-tenant", "a"), ("x-tenant", "a")]
     {
-        call(&service, sending(name, value)).await.unwrap();
+        call(&service, call_with_header(name, value)).await.unwrap();
     }
     assert_eq!(script.upstream_calls(), 3);
-    call(&service, sending("traceparent", "1")).await.unwrap();
-    call(&service, sending("traceparent", "2")).await.unwrap();
+    call(&service, call_with_header("traceparent", "1")).await.unwrap();
+    call(&service, call_with_header("traceparent", "2")).await.unwrap();
     assert_eq!(script.upstream_calls(), 4, "a trace is no other question");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_response_that_is_an_error_is_invalidated() {
-    let script = Script::new([good(&[]), good(&[])]);
-    let service = cache(&script, TEN);
+    let script = Script::new([success(&[]), success(&[])]);
+    let service = cache(&script, TEN_SECONDS);
     respond(&service, upstream_call(SECOND)).await.unwrap().entry.unwrap().invalidate();
     call(&service, upstream_call(SECOND)).await.unwrap();
     assert_eq!(script.upstream_calls(), 2);
@@ -239,8 +252,8 @@ async fn a_response_that_is_an_error_is_invalidated() {
 
 #[tokio::test(start_paused = true)]
 async fn a_conditional_request_bypasses_the_cache() {
-    let script = Script::new([good(&[]), with(304, &[])]);
-    let service = cache(&script, TEN);
+    let script = Script::new([success(&[]), response_with(304, &[])]);
+    let service = cache(&script, TEN_SECONDS);
     call(&service, upstream_call(SECOND)).await.unwrap();
     let mut conditional = upstream_call(SECOND);
     conditional.request.headers_mut().unwrap().insert(header::IF_NONE_MATCH, HeaderValue::from_static("x"));
@@ -249,22 +262,22 @@ async fn a_conditional_request_bypasses_the_cache() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cached_response_does_not_retain_its_read_buffer() {
-    let read = Bytes::from(vec![b'x'; 100_000]);
-    let mut response = good(&[]).unwrap();
-    response.body = read.slice(..10);
-    response.headers.insert("x-a", HeaderValue::from_maybe_shared(read.slice(10..20)).unwrap());
-    let service = cache(&Script::new([Ok(response)]), TEN);
+    let buffer = Bytes::from(vec![b'x'; 100_000]);
+    let mut response = success(&[]).unwrap();
+    response.body = buffer.slice(..10);
+    response.headers.insert("x-a", HeaderValue::from_maybe_shared(buffer.slice(10..20)).unwrap());
+    let service = cache(&Script::new([Ok(response)]), TEN_SECONDS);
     call(&service, upstream_call(SECOND)).await.unwrap();
-    let kept = call(&service, upstream_call(SECOND)).await.unwrap();
-    let is_part = |bytes: &[u8]| read.as_ptr_range().contains(&bytes.as_ptr());
-    assert!(!is_part(&kept.body) && !is_part(kept.headers["x-a"].as_bytes()));
+    let cached = call(&service, upstream_call(SECOND)).await.unwrap();
+    let is_part = |bytes: &[u8]| buffer.as_ptr_range().contains(&bytes.as_ptr());
+    assert!(!is_part(&cached.body) && !is_part(cached.headers["x-a"].as_bytes()));
     assert!(service.cache.store.0.weight() < 2_000);
 }
 
 /// Cache of one replica, for an upstream with this identity.
 fn replica(script: &Script, settings: CacheSettings, memory: &MemoryStore, identity: &str) -> Cached {
     let sharing = ReplicaSharing { store: SharedStore::in_memory(memory), identity: identity.into() };
-    let cache = ResponseCache { remote: Some(RemoteCache(sharing)), ..alone(Some(settings)) };
+    let cache = ResponseCache { remote: Some(RemoteCache(sharing)), ..unshared_cache(Some(settings)) };
     Cached { cache: Arc::new(cache), upstream: script.clone() }
 }
 
@@ -282,8 +295,8 @@ fn call_to(path: &'static str, headers: &[(&str, &str)]) -> UpstreamCall {
 
 #[tokio::test(start_paused = true)]
 async fn requests_during_a_store_lookup_share_it() {
-    let script = Script::new((0..2).map(|_| good(&[])));
-    let one = replica(&script, TEN, &MemoryStore::default(), "same");
+    let script = Script::new((0..2).map(|_| success(&[])));
+    let one = replica(&script, TEN_SECONDS, &MemoryStore::default(), "same");
     let (first, second) = tokio::join!(call(&one, upstream_call(SECOND)), call(&one, upstream_call(SECOND)));
     assert_eq!((first.unwrap().status, second.unwrap().status), (StatusCode::OK, StatusCode::OK));
     let events = &one.cache.events;
@@ -296,8 +309,8 @@ async fn requests_during_a_store_lookup_share_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn equal_calls_on_many_threads_send_one_request() {
     for round in 0..2_000 {
-        let script = Script::new((0..8).map(|_| good(&[])));
-        let cache = ResponseCache { in_flight: Some(Mutex::default()), ..alone(Some(TEN)) };
+        let script = Script::new((0..8).map(|_| success(&[])));
+        let cache = ResponseCache { in_flight: Some(Mutex::default()), ..unshared_cache(Some(TEN_SECONDS)) };
         let service = Arc::new(Cached { cache: Arc::new(cache), upstream: script.clone() });
         let mut calls = JoinSet::new();
         for _ in 0..8 {
@@ -312,8 +325,8 @@ async fn equal_calls_on_many_threads_send_one_request() {
 #[tokio::test(start_paused = true)]
 async fn replicas_share_cached_responses_with_their_age() {
     let memory = MemoryStore::default();
-    let script = Script::new((0..5).map(|_| good(&[("x-a", "1")])));
-    let [one, other] = [(); 2].map(|()| replica(&script, TEN, &memory, "same"));
+    let script = Script::new((0..5).map(|_| success(&[("x-a", "1")])));
+    let [one, other] = [(); 2].map(|()| replica(&script, TEN_SECONDS, &memory, "same"));
     call(&one, upstream_call(SECOND)).await.unwrap();
     tokio::time::advance(4 * SECOND).await;
     let CallResponse { response, age, .. } = respond(&other, upstream_call(SECOND)).await.unwrap();
@@ -340,10 +353,10 @@ async fn replicas_share_cached_responses_with_their_age() {
 #[tokio::test(start_paused = true)]
 async fn a_shared_response_is_returned_only_for_its_own_request() {
     let memory = MemoryStore::default();
-    let script = Script::new((0..9).map(|_| good(&[])));
-    let one = replica(&script, TEN, &memory, "same");
+    let script = Script::new((0..9).map(|_| success(&[])));
+    let one = replica(&script, TEN_SECONDS, &memory, "same");
     call(&one, call_to("/a", &[("authorization", "Bearer ada")])).await.unwrap();
-    let other = || replica(&script, TEN, &memory, "same");
+    let other = || replica(&script, TEN_SECONDS, &memory, "same");
     for (upstream_call, expected_calls) in [
         (call_to("/a", &[("authorization", "Bearer grace")]), 2),
         (call_to("/a", &[]), 3),
@@ -353,7 +366,7 @@ async fn a_shared_response_is_returned_only_for_its_own_request() {
         call(&other(), upstream_call).await.unwrap();
         assert_eq!(script.upstream_calls(), expected_calls);
     }
-    let elsewhere = replica(&script, TEN, &memory, "another address");
+    let elsewhere = replica(&script, TEN_SECONDS, &memory, "another address");
     call(&elsewhere, call_to("/a", &[("authorization", "Bearer ada")])).await.unwrap();
     assert_eq!(script.upstream_calls(), 5);
     assert!(
@@ -364,55 +377,56 @@ async fn a_shared_response_is_returned_only_for_its_own_request() {
 #[tokio::test(start_paused = true)]
 async fn entries_of_other_writers_are_ignored() {
     let memory = MemoryStore::default();
-    let script = Script::new((0..9).map(|_| good(&[])));
-    let fresh = || replica(&script, TEN, &memory, "same");
+    let script = Script::new((0..9).map(|_| success(&[])));
+    let fresh = || replica(&script, TEN_SECONDS, &memory, "same");
     call(&fresh(), call_to("/a", &[])).await.unwrap();
-    let a = memory.names().remove(0);
-    let written = memory.value(&a);
-    assert!(!written.windows(4).any(|bytes| bytes == b"x-a:"), "it is sealed");
+    let first_name = memory.names().remove(0);
+    let sealed = memory.value(&first_name);
+    assert!(!sealed.windows(4).any(|bytes| bytes == b"x-a:"), "it is sealed");
     for planted in ["", "anything", "\u{1}\0\u{c8}"] {
-        memory.insert(&a, Bytes::from(planted));
+        memory.insert(&first_name, Bytes::from(planted));
         let replica = fresh();
-        let before = script.upstream_calls();
+        let calls_before = script.upstream_calls();
         call(&replica, call_to("/a", &[])).await.unwrap();
-        assert_eq!(script.upstream_calls(), before + 1);
+        assert_eq!(script.upstream_calls(), calls_before + 1);
     }
     // The response to one request is stored under the key of another.
     call(&fresh(), call_to("/b", &[])).await.unwrap();
-    let b = memory.names().into_iter().find(|name| *name != a).unwrap();
-    memory.insert(&b, written);
-    let before = script.upstream_calls();
+    let second_name = memory.names().into_iter().find(|name| *name != first_name).unwrap();
+    memory.insert(&second_name, sealed);
+    let calls_before = script.upstream_calls();
     call(&fresh(), call_to("/b", &[])).await.unwrap();
-    assert_eq!(script.upstream_calls(), before + 1);
+    assert_eq!(script.upstream_calls(), calls_before + 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_invalidated_response_is_removed_at_all_replicas() {
     let memory = MemoryStore::default();
-    let script = Script::new((0..9).map(|_| good(&[])));
-    let one = replica(&script, TEN, &memory, "same");
+    let script = Script::new((0..9).map(|_| success(&[])));
+    let one = replica(&script, TEN_SECONDS, &memory, "same");
     let response = respond(&one, upstream_call(SECOND)).await.unwrap();
     assert_eq!(memory.names().len(), 1);
     response.entry.unwrap().invalidate();
     assert!(memory.names().is_empty());
-    call(&replica(&script, TEN, &memory, "same"), upstream_call(SECOND)).await.unwrap();
+    call(&replica(&script, TEN_SECONDS, &memory, "same"), upstream_call(SECOND)).await.unwrap();
     assert_eq!(script.upstream_calls(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_shared_response_is_revalidated_or_replaces_an_error() {
     let memory = MemoryStore::default();
-    let etag = || good(&[("etag", "\"7\""), ("x-first", "1")]);
-    let script = Script::new([etag(), with(304, &[("etag", "\"7\"")])]);
-    call(&replica(&script, TEN, &memory, "same"), upstream_call(SECOND)).await.unwrap();
+    let etag = || success(&[("etag", "\"7\""), ("x-first", "1")]);
+    let script = Script::new([etag(), response_with(304, &[("etag", "\"7\"")])]);
+    call(&replica(&script, TEN_SECONDS, &memory, "same"), upstream_call(SECOND)).await.unwrap();
     tokio::time::advance(60 * SECOND).await;
-    let response = call(&replica(&script, TEN, &memory, "same"), upstream_call(SECOND)).await.unwrap();
+    let response =
+        call(&replica(&script, TEN_SECONDS, &memory, "same"), upstream_call(SECOND)).await.unwrap();
     assert_eq!(
         (script.last_headers().get("if-none-match"), &response.headers["x-first"]),
         (Some(&"\"7\"".parse().unwrap()), &"1".parse().unwrap())
     );
-    let stale = CacheSettings { stale_if_error: Some(60 * SECOND), ..TEN };
-    let script = Script::new([good(&[("x-first", "1")]), failed(), failed()]);
+    let stale = CacheSettings { stale_if_error: Some(60 * SECOND), ..TEN_SECONDS };
+    let script = Script::new([success(&[("x-first", "1")]), failed(), failed()]);
     call(&replica(&script, stale, &memory, "stale"), upstream_call(SECOND)).await.unwrap();
     tokio::time::advance(30 * SECOND).await;
     let response = call(&replica(&script, stale, &memory, "stale"), upstream_call(SECOND)).await.unwrap();
@@ -424,10 +438,10 @@ async fn a_stale_shared_response_is_revalidated_or_replaces_an_error() {
 #[tokio::test(start_paused = true)]
 async fn responses_too_long_to_share_are_cached_locally() {
     let memory = MemoryStore::default();
-    let mut long = good(&[]).unwrap();
-    long.body = vec![0; 20_000].into();
-    let script = Script::new([Ok(long.clone()), Ok(long)]);
-    let [one, other] = [(); 2].map(|()| replica(&script, TEN, &memory, "same"));
+    let mut long_response = success(&[]).unwrap();
+    long_response.body = vec![0; 20_000].into();
+    let script = Script::new([Ok(long_response.clone()), Ok(long_response)]);
+    let [one, other] = [(); 2].map(|()| replica(&script, TEN_SECONDS, &memory, "same"));
     for service in [&one, &one, &other, &other] {
         call(service, upstream_call(SECOND)).await.unwrap();
     }
@@ -524,7 +538,7 @@ async fn all_coalesced_calls_get_the_failure_and_the_next_sends_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_limit_of_the_client_that_began_rejects_no_other_client() {
-    let script = Script::new([Err(Failure::ClientBusy(2)), good(&[])]);
+    let script = Script::new([Err(Failure::ClientBusy(2)), success(&[])]);
     let service = coalescing(script.clone());
     let (first, other) =
         tokio::join!(call(&service, upstream_call(SECOND)), call(&service, upstream_call(SECOND)));
@@ -536,8 +550,8 @@ async fn a_limit_of_the_client_that_began_rejects_no_other_client() {
 #[tokio::test(start_paused = true)]
 async fn coalesced_calls_share_the_revalidated_response() {
     let etag = [("etag", "\"7\""), ("x-first", "1")];
-    let script = Script::new([good(&etag), with(304, &[("etag", "\"7\"")])]);
-    let cache = ResponseCache { in_flight: Some(Mutex::default()), ..alone(Some(UPSTREAM)) };
+    let script = Script::new([success(&etag), response_with(304, &[("etag", "\"7\"")])]);
+    let cache = ResponseCache { in_flight: Some(Mutex::default()), ..unshared_cache(Some(UPSTREAM_TTL)) };
     let service = Cached { cache: Arc::new(cache), upstream: script.clone() };
     call(&service, upstream_call(SECOND)).await.unwrap();
     let (one, other) =
@@ -553,7 +567,7 @@ async fn coalesced_calls_share_the_revalidated_response() {
 }
 
 fn key(upstream_id: u64, path: &'static str) -> CacheKey {
-    ResponseCache { upstream_id, ..alone(None) }.key(&call_to(path, &[]))
+    ResponseCache { upstream_id, ..unshared_cache(None) }.key(&call_to(path, &[]))
 }
 
 fn entry(bytes: usize) -> Arc<CachedResponse> {
@@ -605,13 +619,13 @@ fn another_upstream_of_the_same_name_is_another_one() {
 
 #[tokio::test(start_paused = true)]
 async fn an_upstream_that_is_later_than_a_stale_response_is_late_for_its_circuit_breaker() {
-    let settings = CacheSettings { stale_if_error: Some(3600 * SECOND), ..TEN };
+    let settings = CacheSettings { stale_if_error: Some(3600 * SECOND), ..TEN_SECONDS };
     for in_flight in [None, Some(Mutex::default())] {
-        let cache = Arc::new(ResponseCache { in_flight, ..alone(Some(settings)) });
-        cache.get_or_fetch(&upstream_call(SECOND), async |_| good(&[])).await.unwrap();
+        let cache = Arc::new(ResponseCache { in_flight, ..unshared_cache(Some(settings)) });
+        cache.get_or_fetch(&upstream_call(SECOND), async |_| success(&[])).await.unwrap();
         tokio::time::advance(60 * SECOND).await;
-        let failing = CircuitBreakerSettings { consecutive_failures: 1, open_for: 60 * SECOND };
-        let breaker = CircuitBreaker::new(name(), None, OrOff::On(failing), route_events());
+        let breaker_settings = CircuitBreakerSettings { consecutive_failures: 1, open_for: 60 * SECOND };
+        let breaker = CircuitBreaker::new(name(), None, OrOff::On(breaker_settings), route_events());
         let guarded = Arc::clone(&breaker);
         let send = async move |upstream_call: UpstreamCall| {
             guarded.run(&upstream_call, std::pin::pin!(std::future::pending())).await
@@ -626,8 +640,8 @@ async fn an_upstream_that_is_later_than_a_stale_response_is_late_for_its_circuit
 
 #[tokio::test(start_paused = true)]
 async fn a_cached_response_comes_with_the_result_of_the_request_for_it() {
-    let settings = CacheSettings { stale_if_error: Some(3600 * SECOND), ..TEN };
-    let script = Script::new([good(&[("etag", "\"1\"")]), status(304), status(503), failed()]);
+    let settings = CacheSettings { stale_if_error: Some(3600 * SECOND), ..TEN_SECONDS };
+    let script = Script::new([success(&[("etag", "\"1\"")]), status(304), status(503), failed()]);
     let service = cache(&script, settings);
     let mut results = Vec::new();
     for wait in [0, 1, 20, 20, 20] {

@@ -170,9 +170,9 @@ impl AsyncOperationRule {
         match &self.location {
             OperationLocationRule::Location => {
                 // With a condition for success, any 2xx with a `Location` starts an operation.
-                let begins = response.status == StatusCode::ACCEPTED
+                let starts_operation = response.status == StatusCode::ACCEPTED
                     || (self.done.is_some() && response.status.is_success());
-                if !begins || !response.headers.contains_key(header::LOCATION) {
+                if !starts_operation || !response.headers.contains_key(header::LOCATION) {
                     return InitialResponse::Result;
                 }
                 self.resolve(request, response).map_or(InitialResponse::Elsewhere, operation)
@@ -242,8 +242,9 @@ impl AsyncOperationRule {
             return self.resolve(request, response).map_or(StatusResponse::Result, StatusResponse::Moved);
         }
         inspect(self.extract.as_ref(), input, &translator.limits, response, |inspection| {
-            let is_true =
-                |condition: &Option<Matcher>| condition.as_ref().is_some_and(|it| inspection.is_true(it));
+            let is_true = |condition: &Option<Matcher>| {
+                condition.as_ref().is_some_and(|matcher| inspection.is_true(matcher))
+            };
             let status = || self.status(inspection, &translator.redaction);
             if is_true(&self.cancelled) {
                 return StatusResponse::Cancelled;
@@ -253,7 +254,7 @@ impl AsyncOperationRule {
             }
             let is_success = response.status.is_success();
             let is_done = match &self.done {
-                Some(done) => inspection.is_true(done),
+                Some(condition) => inspection.is_true(condition),
                 None => is_success && response.status != StatusCode::ACCEPTED,
             };
             if is_done {

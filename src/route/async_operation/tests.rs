@@ -11,7 +11,7 @@ use crate::translate::{OnNoMatch, TranslationLimits, WrapNonObjects};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn by_location() -> AsyncOperationRule {
+fn rule_with_location() -> AsyncOperationRule {
     AsyncOperationRule {
         location: OperationLocationRule::Location,
         extract: None,
@@ -29,7 +29,7 @@ fn by_location() -> AsyncOperationRule {
     }
 }
 
-fn named() -> AsyncOperationRule {
+fn rule_with_id() -> AsyncOperationRule {
     let jq = |source| Some(Jq::compile(source, &[]).unwrap());
     let value = |source| Some(Matcher { value: jq(source), ..Matcher::default() });
     let path = PathTemplate::parse("/jobs/{job}").unwrap();
@@ -42,7 +42,7 @@ fn named() -> AsyncOperationRule {
         progress: jq(".percent"),
         total: jq("100"),
         message: jq(".doing"),
-        ..by_location()
+        ..rule_with_location()
     }
 }
 
@@ -86,7 +86,7 @@ fn check_initial(rule: &AsyncOperationRule, response: &UpstreamResponse, expecte
 }
 
 #[track_caller]
-fn check_turn(
+fn check_status(
     rule: &AsyncOperationRule,
     location: &OperationLocation,
     response: &UpstreamResponse,
@@ -103,13 +103,13 @@ fn path(text: &str) -> OperationLocation {
     OperationLocation::Path(text.parse().unwrap())
 }
 
-fn name(text: &str) -> OperationLocation {
+fn id(text: &str) -> OperationLocation {
     OperationLocation::Id(text.to_owned())
 }
 
 #[test]
 fn a_202_with_a_location_starts_an_operation() {
-    let rule = by_location();
+    let rule = rule_with_location();
     for (location, expected) in [
         ("/jobs/7", "/jobs/7"),
         ("jobs/7?verbose", "/api/jobs/7?verbose"),
@@ -118,8 +118,8 @@ fn a_202_with_a_location_starts_an_operation() {
         let response = response(202, &[("location", location)], "");
         check_initial(&rule, &response, operation(path(expected), SECOND));
     }
-    let patient = response(202, &[("location", "/jobs/7"), ("retry-after", "5")], "");
-    check_initial(&rule, &patient, operation(path("/jobs/7"), 5 * SECOND));
+    let delayed = response(202, &[("location", "/jobs/7"), ("retry-after", "5")], "");
+    check_initial(&rule, &delayed, operation(path("/jobs/7"), 5 * SECOND));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn other_responses_are_the_result() {
         response(202, &[], "queued"),
         response(404, &[("location", "/jobs/7")], ""),
     ] {
-        check_initial(&by_location(), &response, InitialResponse::Result);
+        check_initial(&rule_with_location(), &response, InitialResponse::Result);
     }
     for response in [
         response(200, &[], r#"{"rows": 1}"#),
@@ -139,7 +139,7 @@ fn other_responses_are_the_result() {
         response(200, &[], "no json"),
         response(500, &[], r#"{"id": 7}"#),
     ] {
-        check_initial(&named(), &response, InitialResponse::Result);
+        check_initial(&rule_with_id(), &response, InitialResponse::Result);
     }
 }
 
@@ -153,10 +153,10 @@ fn an_operation_at_another_server_is_not_polled() {
             "" => operation(path("/api/reports"), SECOND),
             _ => InitialResponse::Elsewhere,
         };
-        check_initial(&by_location(), &response(202, &[("location", location)], ""), expected);
+        check_initial(&rule_with_location(), &response(202, &[("location", location)], ""), expected);
         if !location.is_empty() {
-            check_turn(
-                &by_location(),
+            check_status(
+                &rule_with_location(),
                 &path("/j"),
                 &response(303, &[("location", location)], ""),
                 StatusResponse::Result,
@@ -167,91 +167,98 @@ fn an_operation_at_another_server_is_not_polled() {
 
 #[test]
 fn an_operation_runs_while_its_status_is_202() {
-    let (rule, location) = (by_location(), path("/jobs/7"));
+    let (rule, location) = (rule_with_location(), path("/jobs/7"));
     let running = |location, wait| {
         StatusResponse::Running(RunningOperation { status: OperationStatus::default(), location, wait })
     };
-    check_turn(&rule, &location, &response(202, &[], ""), running(location.clone(), SECOND));
+    check_status(&rule, &location, &response(202, &[], ""), running(location.clone(), SECOND));
     let moved = response(202, &[("location", "/jobs/8"), ("retry-after", "0")], "");
-    check_turn(&rule, &location, &moved, running(path("/jobs/8"), SECOND));
+    check_status(&rule, &location, &moved, running(path("/jobs/8"), SECOND));
     let busy = response(503, &[("retry-after", "3")], "");
-    check_turn(&rule, &location, &busy, running(location.clone(), 3 * SECOND));
-    check_turn(&rule, &location, &response(200, &[], "the report"), StatusResponse::Done);
-    check_turn(
+    check_status(&rule, &location, &busy, running(location.clone(), 3 * SECOND));
+    check_status(&rule, &location, &response(200, &[], "the report"), StatusResponse::Done);
+    check_status(
         &rule,
         &location,
         &response(303, &[("location", "/r/7")], ""),
         StatusResponse::Moved(path("/r/7")),
     );
-    check_turn(&rule, &location, &response(503, &[], ""), StatusResponse::Result);
-    check_turn(&rule, &location, &response(404, &[], ""), StatusResponse::Result);
+    check_status(&rule, &location, &response(503, &[], ""), StatusResponse::Result);
+    check_status(&rule, &location, &response(404, &[], ""), StatusResponse::Result);
 }
 
 #[test]
 fn an_operation_with_an_id_reports_its_progress() {
-    let rule = named();
-    let interpret_initial = response(200, &[], r#"{"id": 7}"#);
-    check_initial(&rule, &interpret_initial, operation(name("7"), SECOND));
+    let rule = rule_with_id();
+    let first_response = response(200, &[], r#"{"id": 7}"#);
+    check_initial(&rule, &first_response, operation(id("7"), SECOND));
     let running =
-        |status| StatusResponse::Running(RunningOperation { status, location: name("7"), wait: SECOND });
-    let at = |progress, message: Option<&str>| OperationStatus {
+        |status| StatusResponse::Running(RunningOperation { status, location: id("7"), wait: SECOND });
+    let status = |progress, message: Option<&str>| OperationStatus {
         progress,
         total: Some(100.0),
         message: message.map(str::to_owned),
     };
     let body = r#"{"state": "running", "percent": 40, "doing": "counting"}"#;
-    check_turn(&rule, &name("7"), &response(200, &[], body), running(at(Some(40.0), Some("counting"))));
+    check_status(&rule, &id("7"), &response(200, &[], body), running(status(Some(40.0), Some("counting"))));
     let body = r#"{"state": "running", "percent": "40 %"}"#;
-    check_turn(&rule, &name("7"), &response(200, &[], body), running(at(Some(40.0), None)));
+    check_status(&rule, &id("7"), &response(200, &[], body), running(status(Some(40.0), None)));
     let body = r#"{"state": "running", "percent": "some", "doing": ["x"]}"#;
-    check_turn(&rule, &name("7"), &response(200, &[], body), running(at(None, None)));
-    check_turn(&rule, &name("7"), &response(200, &[], r#"{"state": "done"}"#), StatusResponse::Done);
+    check_status(&rule, &id("7"), &response(200, &[], body), running(status(None, None)));
+    check_status(&rule, &id("7"), &response(200, &[], r#"{"state": "done"}"#), StatusResponse::Done);
     let body = r#"{"state": "failed", "doing": "no paper"}"#;
-    check_turn(
+    check_status(
         &rule,
-        &name("7"),
+        &id("7"),
         &response(200, &[], body),
-        StatusResponse::Failed(at(None, Some("no paper"))),
+        StatusResponse::Failed(status(None, Some("no paper"))),
     );
-    check_turn(&rule, &name("7"), &response(200, &[], r#"{"state": "stopped"}"#), StatusResponse::Cancelled);
-    check_turn(&rule, &name("7"), &response(410, &[], "{}"), StatusResponse::Result);
+    check_status(&rule, &id("7"), &response(200, &[], r#"{"state": "stopped"}"#), StatusResponse::Cancelled);
+    check_status(&rule, &id("7"), &response(410, &[], "{}"), StatusResponse::Result);
 }
 
 #[test]
 fn the_id_of_an_operation_stays_in_its_path_segment() {
-    let rule = named();
+    let rule = rule_with_id();
     let request = rule
-        .request(OperationRequest::Status, &name("6/7?x"), &Arguments::default(), &HeaderMap::new(), None)
+        .request(OperationRequest::Status, &id("6/7?x"), &Arguments::default(), &HeaderMap::new(), None)
         .unwrap();
     assert_eq!((request.path_and_query.as_str(), request.under), ("/jobs/6%2F7%3Fx", PathBase::UpstreamUrl));
-    for out in ["..", "../7", "7\0"] {
-        rule.request(OperationRequest::Status, &name(out), &Arguments::default(), &HeaderMap::new(), None)
-            .unwrap_err();
+    for invalid_id in ["..", "../7", "7\0"] {
+        rule.request(
+            OperationRequest::Status,
+            &id(invalid_id),
+            &Arguments::default(),
+            &HeaderMap::new(),
+            None,
+        )
+        .unwrap_err();
     }
 }
 
 #[test]
 fn an_operation_is_cancelled_at_its_status_url_or_by_a_configured_request() {
     let (arguments, headers) = (Arguments::default(), HeaderMap::new());
-    let ended = |rule: &AsyncOperationRule, location: &OperationLocation| {
+    let cancellation = |rule: &AsyncOperationRule, location: &OperationLocation| {
         rule.cancel.as_ref()?;
         let request = rule.request(OperationRequest::Cancellation, location, &arguments, &headers, None);
         request.ok().map(|request| format!("{} {}", request.method, request.path_and_query))
     };
-    assert_eq!(ended(&by_location(), &path("/jobs/7")), None);
-    let rule = AsyncOperationRule { cancel: Some(CancelRule::Method(Method::DELETE)), ..by_location() };
-    assert_eq!(ended(&rule, &path("/jobs/7")).as_deref(), Some("DELETE /jobs/7"));
+    assert_eq!(cancellation(&rule_with_location(), &path("/jobs/7")), None);
+    let rule =
+        AsyncOperationRule { cancel: Some(CancelRule::Method(Method::DELETE)), ..rule_with_location() };
+    assert_eq!(cancellation(&rule, &path("/jobs/7")).as_deref(), Some("DELETE /jobs/7"));
     let path = PathTemplate::parse("/jobs/{job}/stop").unwrap();
     let request = HttpTemplate { method: Method::POST, path, ..HttpTemplate::default() };
-    let rule = AsyncOperationRule { cancel: Some(CancelRule::Request(request)), ..named() };
-    assert_eq!(ended(&rule, &name("7")).as_deref(), Some("POST /jobs/7/stop"));
+    let rule = AsyncOperationRule { cancel: Some(CancelRule::Request(request)), ..rule_with_id() };
+    assert_eq!(cancellation(&rule, &id("7")).as_deref(), Some("POST /jobs/7/stop"));
 }
 
 #[test]
 fn a_location_is_serialized_as_text() {
-    for location in [path("/jobs/7?x=1"), name("7"), name("=/"), name("")] {
+    for location in [path("/jobs/7?x=1"), id("7"), id("=/"), id("")] {
         assert_eq!(OperationLocation::from_text(&location.to_string()), Some(location));
     }
     assert_eq!(OperationLocation::from_text("no path"), None);
-    assert!(name(&"7".repeat(2047)).is_short() && !name(&"7".repeat(2048)).is_short());
+    assert!(id(&"7".repeat(2047)).is_short() && !id(&"7".repeat(2048)).is_short());
 }

@@ -72,9 +72,9 @@ impl InputForm {
         self.fields.iter().map(|field| field.name.as_str())
     }
 
-    /// Returns a form with the fields whose names satisfy `wanted`.
-    pub(super) fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
-        Self { fields: self.fields.iter().filter(|field| wanted(&field.name)).cloned().collect() }
+    /// Returns a form with the fields whose names satisfy `is_included`.
+    pub(super) fn only(&self, is_included: impl Fn(&str) -> bool) -> Self {
+        Self { fields: self.fields.iter().filter(|field| is_included(&field.name)).cloned().collect() }
     }
 
     /// Returns the form as a JSON Schema.
@@ -98,44 +98,44 @@ impl InputForm {
     /// A sentence that lists each invalid field with the expected and the found value.
     pub fn check(&self, mut content: Map<String, Value>) -> Result<Map<String, Value>, String> {
         const MAX_VIOLATIONS: usize = 3;
-        let (mut checked, mut wrong) = (Map::new(), Vec::new());
+        let (mut checked, mut errors) = (Map::new(), Vec::new());
         for field in &self.fields {
             match content.remove(&field.name) {
                 None | Some(Value::Null) if field.required => {
-                    wrong.push(format!("`{}` is required; found nothing", field.name));
+                    errors.push(format!("`{}` is required; found nothing", field.name));
                 }
                 None | Some(Value::Null) => {}
                 Some(value) => {
                     for violation in field.schema.violations(&value, 1) {
-                        wrong.push(format!("`{}` {}", field.name, violation.message));
+                        errors.push(format!("`{}` {}", field.name, violation.message));
                     }
                     checked.insert(field.name.clone(), value);
                 }
             }
         }
-        if wrong.is_empty() {
+        if errors.is_empty() {
             return Ok(checked);
         }
-        wrong.truncate(MAX_VIOLATIONS);
-        Err(wrong.join(". "))
+        errors.truncate(MAX_VIOLATIONS);
+        Err(errors.join(". "))
     }
 }
 
 /// Compiles the schema of the field at this JSON Pointer.
 fn field_schema(pointer: &str, field: &Value) -> Result<Schema, SchemaError> {
-    let wrong = |at: &str, message: &str| SchemaError {
+    let schema_error = |suffix: &str, message: &str| SchemaError {
         message: message.to_owned(),
-        pointer: format!("{pointer}{at}"),
+        pointer: format!("{pointer}{suffix}"),
     };
     let length = |keyword: &str| field[keyword].as_array().map(Vec::len);
     if field.get("enumNames").is_some() && length("enumNames") != length("enum") {
-        return Err(wrong("/enumNames", "`enumNames` must have a name for each value of `enum`"));
+        return Err(schema_error("/enumNames", "`enumNames` must have a name for each value of `enum`"));
     }
     let field = field.as_object().expect("the schema of forms admits only objects");
     let schema = Schema::compile_with_formats(field)
-        .map_err(|error| wrong(&error.pointer, &format!("invalid JSON Schema: {error}")))?;
+        .map_err(|error| schema_error(&error.pointer, &format!("invalid JSON Schema: {error}")))?;
     if field.get("default").is_some_and(|default| !schema.accepts(default)) {
-        return Err(wrong("/default", "the default is not a valid value of the field"));
+        return Err(schema_error("/default", "the default is not a valid value of the field"));
     }
     Ok(schema)
 }
@@ -181,7 +181,7 @@ mod tests {
         );
         check(fields.clone(), required.clone(), json!({}), Err("`name` is required; found nothing"));
         let form = form(fields, required).unwrap();
-        for (content, wrong) in [
+        for (content, field) in [
             (json!({"name": "A"}), "`name`"),
             (json!({"name": "Ada", "age": -1}), "`age`"),
             (json!({"name": "Ada", "age": "12"}), "`age`"),
@@ -190,7 +190,7 @@ mod tests {
             (json!({"name": "Ada", "tags": ["a", "b"]}), "`tags`"),
         ] {
             let error = form.check(content.as_object().unwrap().clone()).unwrap_err();
-            assert!(error.contains(wrong), "{error}");
+            assert!(error.contains(field), "{error}");
         }
     }
 
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn unsupported_fields_are_rejected_with_their_position() {
-        let refused = |properties: Value| form(properties, json!([])).unwrap_err().pointer;
+        let error_pointer = |properties: Value| form(properties, json!([])).unwrap_err().pointer;
         for (property, pointer) in [
             (json!({"type": "object"}), "/properties/x/type"),
             (json!({}), "/properties/x/type"),
@@ -233,7 +233,7 @@ mod tests {
             (json!({"type": "integer", "default": "one"}), "/properties/x/default"),
             (json!({"type": "integer", "minimum": "one"}), "/properties/x/minimum"),
         ] {
-            assert_eq!(refused(json!({"x": property})), pointer, "{property}");
+            assert_eq!(error_pointer(json!({"x": property})), pointer, "{property}");
         }
         assert_eq!(form(json!({}), json!(["x"])).unwrap_err().pointer, "/required");
     }

@@ -115,17 +115,17 @@ impl InputRequests {
         let mut arguments =
             Arguments { given: arguments.given.clone(), input_responses: self.with_nulls(responses) };
         for input_request in self.input_requests().filter(|input_request| input_request.gives_arguments) {
-            if let Some(Value::Object(given)) = responses.get(&input_request.name) {
-                arguments.given.extend(given.clone());
+            if let Some(Value::Object(values)) = responses.get(&input_request.name) {
+                arguments.given.extend(values.clone());
             }
         }
         let args = Value::Object(arguments.given.clone());
-        let seen = Value::Object(arguments.input_responses.clone());
+        let input_responses = Value::Object(arguments.input_responses.clone());
         let is_pending = |input_request: &&InputRequestTemplate| {
             let when = input_request.when.as_ref();
             !responses.contains_key(&input_request.name)
                 && input_request.is_due(&arguments)
-                && when.is_none_or(|when| when.is_true_before_request(&args, &seen))
+                && when.is_none_or(|when| when.is_true_before_request(&args, &input_responses))
         };
         // If the client does not support a required input request, the call ends before any request is sent.
         let required = self.input_requests().filter(|input_request| !input_request.optional);
@@ -270,19 +270,20 @@ impl InputRequestTemplate {
         variables: &TemplateValue,
         work_budget: &WorkBudget,
     ) -> Result<InputRequest, String> {
-        let unbuilt =
+        let render_error =
             |error: TemplateError| format!("the input request `{}` could not be built: {error}", self.name);
-        let text = |template: &Template| template.render_until(variables, work_budget).map_err(unbuilt);
+        let render =
+            |template: &Template| template.render_until(variables, work_budget).map_err(render_error);
         let kind = match &self.kind {
             InputRequestKind::Form { message, form } => InputRequestKind::Form {
-                message: text(message)?,
+                message: render(message)?,
                 form: form.only(|name| !self.gives_arguments || arguments.get(name).is_none()),
             },
             InputRequestKind::Url { message, url } => {
-                InputRequestKind::Url { message: text(message)?, url: address(text(url)?)? }
+                InputRequestKind::Url { message: render(message)?, url: check_web_url(render(url)?)? }
             }
             InputRequestKind::Sampling(sample) => {
-                InputRequestKind::Sampling(sample.render(variables, Some(work_budget)).map_err(unbuilt)?)
+                InputRequestKind::Sampling(sample.render(variables, Some(work_budget)).map_err(render_error)?)
             }
             InputRequestKind::Roots => InputRequestKind::Roots,
         };
@@ -291,10 +292,10 @@ impl InputRequestTemplate {
 }
 
 /// Checks that a rendered string is a URL that a person can open: `http` or `https`, with a host.
-fn address(text: String) -> Result<String, String> {
-    let web = text.starts_with("https://") || text.starts_with("http://");
+fn check_web_url(text: String) -> Result<String, String> {
+    let is_web = text.starts_with("https://") || text.starts_with("http://");
     match text.parse::<http::Uri>() {
-        Ok(uri) if web && uri.host().is_some() => Ok(text),
+        Ok(uri) if is_web && uri.host().is_some() => Ok(text),
         _ => Err("the arguments do not form a URL that a user can open".to_owned()),
     }
 }
@@ -319,22 +320,25 @@ impl InputRequest {
     /// [`InvalidInput`] if a required request was declined or dismissed, or if the response is invalid or too
     /// long.
     pub fn take(&self, response: InputResponse) -> Result<Value, InvalidInput> {
-        let wrong =
-            |why: &str| InvalidInput::Wrong(format!("the response to input request `{}`{why}", self.name));
+        let invalid = |problem: &str| {
+            InvalidInput::Wrong(format!("the response to input request `{}`{problem}", self.name))
+        };
         let value = match (&self.kind, response) {
             (_, InputResponse::Declined | InputResponse::Cancelled) if self.optional => Value::Null,
-            (_, InputResponse::Declined) => return Err(InvalidInput::Declined(self.declined("declined"))),
+            (_, InputResponse::Declined) => {
+                return Err(InvalidInput::Declined(self.declined_message("declined")));
+            }
             (_, InputResponse::Cancelled) => {
-                return Err(InvalidInput::Declined(self.declined("did not respond to")));
+                return Err(InvalidInput::Declined(self.declined_message("did not respond to")));
             }
             (InputRequestKind::Form { form, .. }, InputResponse::Accepted(_)) if form.is_empty() => {
                 Value::Bool(true)
             }
             (InputRequestKind::Form { form, .. }, InputResponse::Accepted(Value::Object(content))) => {
-                form.check(content).map(Value::Object).map_err(|why| wrong(&format!(": {why}")))?
+                form.check(content).map(Value::Object).map_err(|message| invalid(&format!(": {message}")))?
             }
             (InputRequestKind::Form { .. }, InputResponse::Accepted(_)) => {
-                return Err(wrong(" has the wrong type"));
+                return Err(invalid(" has the wrong type"));
             }
             (InputRequestKind::Url { .. }, InputResponse::Accepted(_)) => Value::Bool(true),
             (InputRequestKind::Sampling(_) | InputRequestKind::Roots, InputResponse::Accepted(value)) => {
@@ -343,18 +347,18 @@ impl InputRequest {
         };
         let limit = InputRequests::RESPONSES_LIMIT_BYTES;
         if value.to_string().len() > limit {
-            return Err(wrong(&format!(" is longer than {limit} bytes")));
+            return Err(invalid(&format!(" is longer than {limit} bytes")));
         }
         Ok(value)
     }
 
-    fn declined(&self, what: &str) -> String {
+    fn declined_message(&self, action: &str) -> String {
         match &self.kind {
             InputRequestKind::Form { message, .. } | InputRequestKind::Url { message, .. } => {
-                format!("the user {what} \"{}\"", cut_characters(message, 300))
+                format!("the user {action} \"{}\"", cut_characters(message, 300))
             }
             InputRequestKind::Sampling(_) | InputRequestKind::Roots => {
-                format!("the client {what} the input request `{}`", self.name)
+                format!("the client {action} the input request `{}`", self.name)
             }
         }
     }

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::translate::{Jq, Template};
 
-const ALL: &[ClientCapability] = &[
+const ALL_CAPABILITIES: &[ClientCapability] = &[
     ClientCapability::Form,
     ClientCapability::FormWithMultiSelect,
     ClientCapability::Url,
@@ -35,7 +35,7 @@ fn arguments(value: Value) -> Arguments {
     value.as_object().unwrap().clone().into()
 }
 
-fn answers(value: Value) -> Map<String, Value> {
+fn responses(value: Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
 }
 
@@ -52,7 +52,7 @@ fn next_requests(next: NextStep) -> Vec<(String, String)> {
     requests.into_iter().map(message).collect()
 }
 
-fn done(next: NextStep) -> Arguments {
+fn done_arguments(next: NextStep) -> Arguments {
     let NextStep::Done(arguments) = next else { panic!("found {next:?}") };
     arguments
 }
@@ -65,7 +65,7 @@ fn rounds_see_the_input_responses_of_earlier_rounds() {
     ];
     let input_requests = InputRequests { rounds, ..InputRequests::default() };
     let args = arguments(json!({"id": 7}));
-    let next = |given: Value| input_requests.next(&args, &answers(given), ALL).unwrap();
+    let next = |value: Value| input_requests.next(&args, &responses(value), ALL_CAPABILITIES).unwrap();
     assert_eq!(
         next_requests(next(json!({}))),
         [("who".into(), "Who is 7?".into()), ("why".into(), "Why?".into())]
@@ -74,22 +74,26 @@ fn rounds_see_the_input_responses_of_earlier_rounds() {
     let first = json!({"who": {"name": "Ada"}, "why": {"name": "x"}});
     assert_eq!(next_requests(next(first)), [("sure".into(), "Really Ada?".into())]);
     let all = json!({"who": {"name": "Ada"}, "why": {"name": "x"}, "sure": {"name": "y"}, "stray": 1});
-    let ended = done(next(all));
-    assert_eq!(ended.input_responses["sure"], json!({"name": "y"}));
-    assert!(!ended.input_responses.contains_key("stray"));
+    let final_arguments = done_arguments(next(all));
+    assert_eq!(final_arguments.input_responses["sure"], json!({"name": "y"}));
+    assert!(!final_arguments.input_responses.contains_key("stray"));
 }
 
 #[test]
 fn a_condition_decides_whether_input_is_requested() {
     let rounds = vec![vec![input_request("sure", "Sure?", Some("$args.count > 10"))]];
     let input_requests = InputRequests { rounds, ..InputRequests::default() };
-    let next = |args: Value| input_requests.next(&arguments(args), &Map::new(), ALL).unwrap();
-    assert_eq!(done(next(json!({"count": 3}))).input_responses["sure"], Value::Null);
+    let next = |args: Value| input_requests.next(&arguments(args), &Map::new(), ALL_CAPABILITIES).unwrap();
+    assert_eq!(done_arguments(next(json!({"count": 3}))).input_responses["sure"], Value::Null);
     assert_eq!(next_requests(next(json!({"count": 30}))).len(), 1);
     // If a condition fails, the input request is sent.
     let rounds = vec![vec![input_request("sure", "Sure?", Some("$args.name | test(\"x\")"))]];
     let input_requests = InputRequests { rounds, ..InputRequests::default() };
-    assert_eq!(next_requests(input_requests.next(&arguments(json!({})), &Map::new(), ALL).unwrap()).len(), 1);
+    assert_eq!(
+        next_requests(input_requests.next(&arguments(json!({})), &Map::new(), ALL_CAPABILITIES).unwrap())
+            .len(),
+        1
+    );
 }
 
 #[test]
@@ -107,17 +111,22 @@ fn missing_arguments_are_requested_and_then_available() {
     };
     let input_requests = InputRequests { rounds: vec![vec![place]], ..InputRequests::default() };
     let args = arguments(json!({"day": "today"}));
-    let NextStep::InputRequests(requests) = input_requests.next(&args, &Map::new(), ALL).unwrap() else {
+    let NextStep::InputRequests(requests) =
+        input_requests.next(&args, &Map::new(), ALL_CAPABILITIES).unwrap()
+    else {
         panic!()
     };
     let InputRequestKind::Form { form, .. } = &requests[0].kind else { panic!() };
     assert_eq!(form.names().collect::<Vec<_>>(), ["city"]);
-    let ended = done(input_requests.next(&args, &answers(json!({"place": {"city": "Oslo"}})), ALL).unwrap());
-    assert_eq!(Value::Object(ended.given), json!({"day": "today", "city": "Oslo"}));
+    let final_arguments = done_arguments(
+        input_requests.next(&args, &responses(json!({"place": {"city": "Oslo"}})), ALL_CAPABILITIES).unwrap(),
+    );
+    assert_eq!(Value::Object(final_arguments.given), json!({"day": "today", "city": "Oslo"}));
     assert!(input_requests.gives_arguments("place") && !input_requests.gives_arguments("city"));
-    let whole = arguments(json!({"day": "today", "city": "Bergen"}));
+    let complete_arguments = arguments(json!({"day": "today", "city": "Bergen"}));
     assert_eq!(
-        done(input_requests.next(&whole, &Map::new(), ALL).unwrap()).input_responses["place"],
+        done_arguments(input_requests.next(&complete_arguments, &Map::new(), ALL_CAPABILITIES).unwrap())
+            .input_responses["place"],
         Value::Null
     );
 }
@@ -138,11 +147,11 @@ fn later_input_requests_see_the_requested_arguments() {
     let sure = input_request("sure", "Really in {{ args.city }}?", Some("$args.city != \"Oslo\""));
     let input_requests = InputRequests { rounds: vec![vec![place], vec![sure]], ..InputRequests::default() };
     let next = |city: &str| {
-        let given = answers(json!({"place": {"city": city}}));
-        input_requests.next(&Arguments::default(), &given, ALL).unwrap()
+        let input_responses = responses(json!({"place": {"city": city}}));
+        input_requests.next(&Arguments::default(), &input_responses, ALL_CAPABILITIES).unwrap()
     };
     assert_eq!(next_requests(next("Bergen")), [("sure".into(), "Really in Bergen?".into())]);
-    assert_eq!(Value::Object(done(next("Oslo")).given), json!({"city": "Oslo"}));
+    assert_eq!(Value::Object(done_arguments(next("Oslo")).given), json!({"city": "Oslo"}));
 }
 
 #[test]
@@ -155,12 +164,12 @@ fn unsupported_input_requests_are_not_sent() {
     let rounds = vec![vec![optional], vec![input_request("sure", "Sure?", None)]];
     let input_requests =
         InputRequests { rounds, sampled: Some(SamplingNeed::Needed), ..InputRequests::default() };
-    let none = input_requests.next(&Arguments::default(), &Map::new(), &[]).unwrap();
-    let NextStep::MissingCapabilities(missing) = none else { panic!("found {none:?}") };
+    let step = input_requests.next(&Arguments::default(), &Map::new(), &[]).unwrap();
+    let NextStep::MissingCapabilities(missing) = step else { panic!("found {step:?}") };
     assert_eq!(missing, [ClientCapability::Form, ClientCapability::Sampling]);
-    let able = &[ClientCapability::Form, ClientCapability::Sampling];
+    let supported = &[ClientCapability::Form, ClientCapability::Sampling];
     assert_eq!(
-        next_requests(input_requests.next(&Arguments::default(), &Map::new(), able).unwrap())[0].0,
+        next_requests(input_requests.next(&Arguments::default(), &Map::new(), supported).unwrap())[0].0,
         "sure"
     );
 }
@@ -170,28 +179,33 @@ fn input_responses_are_validated_against_their_requests() {
     let input_requests =
         InputRequests { rounds: vec![vec![input_request("who", "Who?", None)]], ..InputRequests::default() };
     let NextStep::InputRequests(requests) =
-        input_requests.next(&Arguments::default(), &Map::new(), ALL).unwrap()
+        input_requests.next(&Arguments::default(), &Map::new(), ALL_CAPABILITIES).unwrap()
     else {
         panic!()
     };
     let who = &requests[0];
     let accepted = |value: Value| who.take(InputResponse::Accepted(value));
     assert_eq!(accepted(json!({"name": "Ada", "more": 1})), Ok(json!({"name": "Ada"})));
-    assert!(matches!(accepted(json!({"name": 5})), Err(InvalidInput::Wrong(why)) if why.contains("`name`")));
-    assert!(
-        matches!(accepted(json!({"name": "x".repeat(70_000)})), Err(InvalidInput::Wrong(why)) if why.contains("65536"))
-    );
-    assert!(
-        matches!(who.take(InputResponse::Declined), Err(InvalidInput::Declined(why)) if why.contains("declined"))
-    );
+    assert!(matches!(
+        accepted(json!({"name": 5})),
+        Err(InvalidInput::Wrong(message)) if message.contains("`name`")
+    ));
+    assert!(matches!(
+        accepted(json!({"name": "x".repeat(70_000)})),
+        Err(InvalidInput::Wrong(message)) if message.contains("65536")
+    ));
+    assert!(matches!(
+        who.take(InputResponse::Declined),
+        Err(InvalidInput::Declined(message)) if message.contains("declined")
+    ));
     assert!(matches!(who.take(InputResponse::Accepted(json!([]))), Err(InvalidInput::Wrong(_))));
     let optional = InputRequest { optional: true, ..who.clone() };
     assert_eq!(optional.take(InputResponse::Cancelled), Ok(Value::Null));
-    let yes = InputRequest {
+    let confirmation = InputRequest {
         kind: InputRequestKind::Form { message: "Sure?".into(), form: InputForm::default() },
         ..who.clone()
     };
-    assert_eq!(yes.take(InputResponse::Accepted(json!({}))), Ok(Value::Bool(true)));
+    assert_eq!(confirmation.take(InputResponse::Accepted(json!({}))), Ok(Value::Bool(true)));
 }
 
 #[test]
@@ -205,7 +219,11 @@ fn a_person_is_sent_to_web_addresses_only() {
     };
     let next = |url: &str| {
         let input_requests = InputRequests { rounds: vec![vec![link(url)]], ..InputRequests::default() };
-        input_requests.next(&arguments(json!({"id": "a b", "evil": "//@evil.example&"})), &Map::new(), ALL)
+        input_requests.next(
+            &arguments(json!({"id": "a b", "evil": "//@evil.example&"})),
+            &Map::new(),
+            ALL_CAPABILITIES,
+        )
     };
     let NextStep::InputRequests(requests) =
         next("https://example.com/{{ args.id }}?x={{ args.evil }}").unwrap()

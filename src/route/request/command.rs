@@ -133,7 +133,7 @@ impl CommandTemplate {
                 }
                 if text.starts_with('-')
                     && !words.follows_end_of_options
-                    && !self.has_own_option(template, &text, renderer)?
+                    && !self.has_option_of_template(template, &text, renderer)?
                 {
                     return Err(RequestError::new(
                         "no argument may begin with `-` here, because the program would parse it as an \
@@ -154,7 +154,7 @@ impl CommandTemplate {
     /// - No empty argument has moved a `-` of the template to the front (`{{ args.a }}-{{ args.b }}`).
     /// - The option is in the template literally; or its beginning (the dashes and the next character) is,
     ///   directly before `{{`; or the beginning remains if all characters of the arguments are masked.
-    fn has_own_option(
+    fn has_option_of_template(
         &self,
         template: &Template,
         text: &str,
@@ -165,11 +165,11 @@ impl CommandTemplate {
             return Ok(true);
         }
         let render = |mask, fills_empty| {
-            let masked = self.masked(renderer.arguments, mask, fills_empty);
+            let masked = self.masked_arguments(renderer.arguments, mask, fills_empty);
             RequestRenderer::new(&masked, renderer.work_budget).render(template)
         };
-        let other = render(|c| c == '-', false)?;
-        if !other.starts_with('-') || other.replace(MASK, "-") != text {
+        let with_dashes_masked = render(|c| c == '-', false)?;
+        if !with_dashes_masked.starts_with('-') || with_dashes_masked.replace(MASK, "-") != text {
             return Ok(false);
         }
         // With a mask character in place of each empty string, a `-` that an empty string moved to the front
@@ -180,7 +180,8 @@ impl CommandTemplate {
             return Ok(false);
         }
         let option = text.split('=').next().unwrap_or_default();
-        let Some(beginning) = text.get(..text.find(|c| c != '-').map_or(text.len(), |at| at + 1)) else {
+        let Some(beginning) = text.get(..text.find(|c| c != '-').map_or(text.len(), |index| index + 1))
+        else {
             return Ok(false);
         };
         Ok(option.starts_with(beginning) && source.contains(option)
@@ -190,17 +191,22 @@ impl CommandTemplate {
 
     /// Returns the arguments and input responses with the characters that `mask` selects masked, except
     /// arguments that may begin with `-`. With `fills_empty`, empty strings and lists are filled as well.
-    fn masked(&self, arguments: &Arguments, mask: fn(char) -> bool, fills_empty: bool) -> Arguments {
+    fn masked_arguments(
+        &self,
+        arguments: &Arguments,
+        mask: fn(char) -> bool,
+        fills_empty: bool,
+    ) -> Arguments {
         let mask_argument =
             |(name, value): (&String, &Value)| match self.leading_dash_arguments.contains(name) {
                 true => (name.clone(), value.clone()),
-                false => (name.clone(), masked(value, mask, fills_empty)),
+                false => (name.clone(), masked_value(value, mask, fills_empty)),
             };
         let values: Map<String, Value> = arguments.given.iter().map(mask_argument).collect();
         let responses = arguments
             .input_responses
             .iter()
-            .map(|(name, value)| (name.clone(), masked(value, mask, fills_empty)));
+            .map(|(name, value)| (name.clone(), masked_value(value, mask, fills_empty)));
         Arguments { given: values, input_responses: responses.collect() }
     }
 }
@@ -209,7 +215,7 @@ impl CommandTemplate {
 /// practice.
 const MASK: char = '\u{F8FE}';
 
-fn masked(value: &Value, mask: fn(char) -> bool, fills_empty: bool) -> Value {
+fn masked_value(value: &Value, mask: fn(char) -> bool, fills_empty: bool) -> Value {
     match value {
         Value::String(text) if fills_empty && text.is_empty() => MASK.to_string().into(),
         Value::Array(items) if fills_empty && items.is_empty() => vec![MASK.to_string()].into(),
@@ -221,10 +227,12 @@ fn masked(value: &Value, mask: fn(char) -> bool, fills_empty: bool) -> Value {
             let positive = text.strip_prefix('-').and_then(|text| serde_json::from_str(text).ok());
             positive.unwrap_or_else(|| value.clone())
         }
-        Value::Array(items) => items.iter().map(|item| masked(item, mask, fills_empty)).collect(),
+        Value::Array(items) => items.iter().map(|item| masked_value(item, mask, fills_empty)).collect(),
         Value::Object(members) => members
             .iter()
-            .map(|(name, value)| (name.replace(mask, &MASK.to_string()), masked(value, mask, fills_empty)))
+            .map(|(name, value)| {
+                (name.replace(mask, &MASK.to_string()), masked_value(value, mask, fills_empty))
+            })
             .collect(),
         Value::Null | Value::Bool(_) => value.clone(),
     }
@@ -246,7 +254,7 @@ impl CommandWords {
             ));
         }
         self.bytes += word.len();
-        let (what, limit, unit) = if word.len() > CommandTemplate::WORD_LIMIT_BYTES {
+        let (subject, limit, unit) = if word.len() > CommandTemplate::WORD_LIMIT_BYTES {
             ("an argument of the command would be longer than", CommandTemplate::WORD_LIMIT_BYTES, "bytes")
         } else if self.bytes > CommandTemplate::COMMAND_LINE_LIMIT_BYTES {
             ("the command would have more than", CommandTemplate::COMMAND_LINE_LIMIT_BYTES, "bytes")
@@ -256,12 +264,12 @@ impl CommandWords {
             self.list.push(word);
             return Ok(());
         };
-        Err(too_long(&format!("{what} {limit} {unit}")))
+        Err(too_long(&format!("{subject} {limit} {unit}")))
     }
 }
 
-fn too_long(why: &str) -> RequestError {
-    RequestError::new(format!("the arguments are too long: {why}"))
+fn too_long(reason: &str) -> RequestError {
+    RequestError::new(format!("the arguments are too long: {reason}"))
 }
 
 #[cfg(test)]
@@ -377,9 +385,9 @@ mod tests {
         };
         assert_eq!(build(&allowed, json!({"path": "-v", "more": "-x"})).unwrap(), ["-v", "-v-x"]);
         build(&allowed, json!({"path": "", "more": "-x"})).unwrap_err();
-        let past =
+        let after_end_of_options =
             CommandTemplate { words: words(), follows_end_of_options: true, ..CommandTemplate::default() };
-        assert_eq!(build(&past, json!({"path": "-v", "more": ""})).unwrap(), ["-v", "-v"]);
+        assert_eq!(build(&after_end_of_options, json!({"path": "-v", "more": ""})).unwrap(), ["-v", "-v"]);
         let mut with_dashes = vec![WordTemplate::Fixed("--".into())];
         with_dashes.extend(words());
         check(with_dashes, json!({"path": "-v", "more": ""}), Ok(&["--", "-v", "-v"]));

@@ -135,8 +135,8 @@ impl HttpTemplate {
         for (name, value) in &self.headers {
             let values =
                 renderer.values(value).map_err(|error| error.needed_by(format_args!("header `{name}`")))?;
-            for (nth, text) in values.iter().filter(|text| !text.is_empty()).enumerate() {
-                if nth == 0 {
+            for (index, text) in values.iter().filter(|text| !text.is_empty()).enumerate() {
+                if index == 0 {
                     // A header of the template replaces the client's header of the same name.
                     headers.remove(name);
                 }
@@ -163,8 +163,8 @@ impl HttpTemplate {
 
     fn target(&self, renderer: &mut RequestRenderer<'_>) -> Result<PathAndQuery, RequestError> {
         let mut target = self.path.fill(renderer.arguments).map_err(RequestError::new)?;
-        let written = self.path_query.fill(renderer.arguments).map_err(RequestError::new)?;
-        let mut queries = vec![written, renderer.encoded(&self.query)?];
+        let path_query = self.path_query.fill(renderer.arguments).map_err(RequestError::new)?;
+        let mut queries = vec![path_query, renderer.encoded(&self.query)?];
         queries.retain(|query| !query.is_empty());
         if !queries.is_empty() {
             target = format!("{target}?{}", queries.join("&"));
@@ -211,22 +211,22 @@ fn is_xml_char(c: char) -> bool {
 }
 
 /// Error that names the argument containing a character that XML does not permit.
-fn invalid_xml_char(arguments: &Arguments, found: char) -> RequestError {
-    fn has(value: &Value, found: char) -> bool {
+fn invalid_xml_char(arguments: &Arguments, character: char) -> RequestError {
+    fn contains_char(value: &Value, character: char) -> bool {
         match value {
-            Value::String(text) => text.contains(found),
-            Value::Array(items) => items.iter().any(|item| has(item, found)),
+            Value::String(text) => text.contains(character),
+            Value::Array(items) => items.iter().any(|item| contains_char(item, character)),
             Value::Object(members) => {
-                members.iter().any(|(name, item)| name.contains(found) || has(item, found))
+                members.iter().any(|(name, item)| name.contains(character) || contains_char(item, character))
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => false,
         }
     }
-    let named = arguments.given.iter().find(|(_, value)| has(value, found));
-    let whose = named.map_or_else(|| "the request".to_owned(), |(name, _)| format!("argument `{name}`"));
-    let character = u32::from(found);
+    let argument = arguments.given.iter().find(|(_, value)| contains_char(value, character));
+    let subject = argument.map_or_else(|| "the request".to_owned(), |(name, _)| format!("argument `{name}`"));
+    let code_point = u32::from(character);
     RequestError::new(format!(
-        "{whose} has the character U+{character:04X}, which XML does not allow: remove it"
+        "{subject} has the character U+{code_point:04X}, which XML does not allow: remove it"
     ))
 }
 
@@ -374,11 +374,11 @@ mod tests {
     #[test]
     fn an_error_says_where_a_missing_argument_is_used() {
         #[track_caller]
-        fn check(change: impl FnOnce(&mut HttpTemplate), place: &str) {
+        fn check(change: impl FnOnce(&mut HttpTemplate), part: &str) {
             let mut template = template();
             change(&mut template);
             let error = build(&template, json!({ "city": "Oslo" })).unwrap_err().to_string();
-            let expected = format!("can't be built without the argument `tenant`, which the {place} needs");
+            let expected = format!("can't be built without the argument `tenant`, which the {part} needs");
             assert!(error.ends_with(&expected), "{error}");
         }
         let value = || ValueTemplate::Text(text("a-{{ args.tenant }}"));
@@ -423,23 +423,25 @@ mod tests {
         template.body =
             Some(RequestBodyTemplate::Xml(Template::compile_for(OutputContext::Xml, source).unwrap()));
         let body = |q: &str| build(&template, json!({"city": "Oslo", "q": q, "n": 2}));
-        let written = body("a<b a='c'>&\"\r]]>é😀\t\n").unwrap();
+        let escaped_request = body("a<b a='c'>&\"\r]]>é😀\t\n").unwrap();
         let escaped = "a&lt;b a=&#39;c&#39;&gt;&amp;&quot;&#13;]]&gt;é😀\t\n";
         let by_filter = body("plain").unwrap();
         assert_eq!(by_filter.body, "<q a=\"plain\">plain</q><n>2</n><i>plain</i>plain");
-        let written = String::from_utf8(written.body.to_vec()).unwrap();
+        let xml = String::from_utf8(escaped_request.body.to_vec()).unwrap();
         let expected = format!("<q a=\"{escaped}\">{escaped}</q><n>2</n><i>{escaped}</i>");
-        assert!(written.starts_with(&expected), "{written}");
-        assert!(!written[expected.len()..].contains(['<', '>', '"', '\'']), "{written}");
+        assert!(xml.starts_with(&expected), "{xml}");
+        assert!(!xml[expected.len()..].contains(['<', '>', '"', '\'']), "{xml}");
         assert_eq!(by_filter.headers[header::CONTENT_TYPE], "application/xml");
         let media_type = ValueTemplate::Text(text("text/xml; charset=utf-8"));
         template.headers = vec![("content-type".parse().unwrap(), media_type)];
         let request = build(&template, json!({"city": "Oslo", "q": "", "n": 1})).unwrap();
         assert_eq!(request.headers[header::CONTENT_TYPE], "text/xml; charset=utf-8");
-        for (wrong, named) in [("a\0b", "U+0000"), ("\u{1b}[1m", "U+001B"), ("\u{ffff}", "U+FFFF")] {
+        for (invalid_text, code_point) in
+            [("a\0b", "U+0000"), ("\u{1b}[1m", "U+001B"), ("\u{ffff}", "U+FFFF")]
+        {
             let error =
-                build(&template, json!({"city": "Oslo", "q": wrong, "n": 1})).unwrap_err().to_string();
-            assert!(error.contains("argument `q`") && error.contains(named), "{error}");
+                build(&template, json!({"city": "Oslo", "q": invalid_text, "n": 1})).unwrap_err().to_string();
+            assert!(error.contains("argument `q`") && error.contains(code_point), "{error}");
         }
     }
 

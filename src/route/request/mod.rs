@@ -50,24 +50,24 @@ pub enum UpstreamRequest {
 
 /// Reason why no request can be built from the arguments. The message is for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{sentence}")]
+#[error("{message}")]
 pub struct RequestError {
-    sentence: String,
+    message: String,
     detail: Option<String>,
-    /// Whether an argument is missing and the sentence does not yet mention which part of the request needs
+    /// Whether an argument is missing and the message does not yet mention which part of the request needs
     /// it.
-    lacks_place: bool,
+    lacks_part: bool,
 }
 
 impl RequestError {
-    pub(super) fn new(sentence: impl Into<String>) -> Self {
-        Self { sentence: sentence.into(), detail: None, lacks_place: false }
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), detail: None, lacks_part: false }
     }
 
     /// Adds the part of the request that needs the missing argument, such as `` header `x-tenant` ``.
-    pub(super) fn needed_by(mut self, place: fmt::Arguments<'_>) -> Self {
-        if std::mem::take(&mut self.lacks_place) {
-            self.sentence.push_str(&format!(", which the {place} needs"));
+    pub(super) fn needed_by(mut self, part: fmt::Arguments<'_>) -> Self {
+        if std::mem::take(&mut self.lacks_part) {
+            self.message.push_str(&format!(", which the {part} needs"));
         }
         self
     }
@@ -170,13 +170,13 @@ impl UpstreamRequest {
         for (name, value) in headers {
             parts.extend([b"header", name.as_str().as_bytes(), value.as_bytes()]);
         }
-        let mut out = Vec::new();
+        let mut bytes = Vec::new();
         for part in parts {
             // The length comes first, so that different lists of parts never have the same bytes.
-            out.extend_from_slice(&(part.len() as u64).to_be_bytes());
-            out.extend_from_slice(part);
+            bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            bytes.extend_from_slice(part);
         }
-        out
+        bytes
     }
 
     /// Headers, if this kind of request has headers.
@@ -238,9 +238,9 @@ impl<'a> RequestRenderer<'a> {
         rendered.map_err(|error| render_error(template, self.arguments, &error))
     }
 
-    /// Renders a template for the part of the request that `place` names.
-    pub(super) fn render_for(&mut self, template: &Template, place: &str) -> Result<String, RequestError> {
-        self.render(template).map_err(|error| error.needed_by(format_args!("{place}")))
+    /// Renders a template for the part of the request that `part` names.
+    pub(super) fn render_for(&mut self, template: &Template, part: &str) -> Result<String, RequestError> {
+        self.render(template).map_err(|error| error.needed_by(format_args!("{part}")))
     }
 
     /// Encodes `name=value&…` for a query or a form.
@@ -288,7 +288,7 @@ pub(super) fn items_of(value: Option<&Value>) -> &[Value] {
     match value {
         None | Some(Value::Null) => &[],
         Some(Value::Array(items)) => items,
-        Some(one) => std::slice::from_ref(one),
+        Some(item) => std::slice::from_ref(item),
     }
 }
 
@@ -299,14 +299,14 @@ fn render_error(template: &Template, arguments: &Arguments, error: &TemplateErro
     names.dedup();
     let is_missing = |name: &&str| matches!(arguments.get(name), None | Some(Value::Null));
     let missing: Vec<&str> = names.iter().copied().filter(is_missing).collect();
-    let listed = |names: &[&str]| quoted_names(names.iter().copied());
-    let sentence = match missing.as_slice() {
+    let quoted = |names: &[&str]| quoted_names(names.iter().copied());
+    let message = match missing.as_slice() {
         [] if names.is_empty() => "the request can't be built from these arguments".to_owned(),
-        [] => format!("the request can't be built from the arguments {}: check their values", listed(&names)),
+        [] => format!("the request can't be built from the arguments {}: check their values", quoted(&names)),
         [name] => format!("the request can't be built without the argument `{name}`"),
-        missing => format!("the request can't be built without the arguments {}", listed(missing)),
+        missing => format!("the request can't be built without the arguments {}", quoted(missing)),
     };
-    RequestError { sentence, detail: Some(error.to_string()), lacks_place: !missing.is_empty() }
+    RequestError { message, detail: Some(error.to_string()), lacks_part: !missing.is_empty() }
 }
 
 #[cfg(test)]

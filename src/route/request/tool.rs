@@ -96,9 +96,9 @@ impl ToolTemplate {
 impl SideEffects {
     /// Side effects that annotations declare (MCP 2025-03-26 and later, schema, `ToolAnnotations`).
     pub fn from_annotations(annotations: &Map<String, Value>) -> Self {
-        let says = |name: &str| annotations.get(name) == Some(&Value::Bool(true));
-        let is_read_only = says("readOnlyHint");
-        Self { is_read_only, is_idempotent: is_read_only || says("idempotentHint") }
+        let is_true = |name: &str| annotations.get(name) == Some(&Value::Bool(true));
+        let is_read_only = is_true("readOnlyHint");
+        Self { is_read_only, is_idempotent: is_read_only || is_true("idempotentHint") }
     }
 
     /// Side effects that the definition of an HTTP method implies (RFC 9110, sections 9.2.1 and 9.2.2).
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn arguments_are_forwarded_unchanged_without_a_template() {
-        let given = || {
+        let arguments = || {
             let text = r#"{"id": 12345678901234567890, "ratio": 1.0, "tags": ["a"]}"#;
             Arguments::from(serde_json::from_str::<Map<String, Value>>(text).unwrap())
         };
@@ -124,7 +124,7 @@ mod tests {
         client.insert("cookie", "secret".parse().unwrap());
         let mut template = ToolTemplate::new("search");
         template.forwarded.push("x-tenant".parse().unwrap());
-        let request = template.build(&given(), &client, None).unwrap();
+        let request = template.build(&arguments(), &client, None).unwrap();
         assert_eq!(request.headers.len(), 1);
         let sent = Value::Object(request.arguments).to_string();
         assert_eq!(sent, r#"{"id":12345678901234567890,"ratio":1.0,"tags":["a"]}"#);
@@ -134,21 +134,21 @@ mod tests {
             ("none".into(), JsonTemplate::Argument("none".into())),
             ("limit".into(), JsonTemplate::Fixed(json!(5))),
         ]);
-        let request = template.build(&given(), &client, None).unwrap();
+        let request = template.build(&arguments(), &client, None).unwrap();
         assert_eq!(Value::Object(request.arguments), json!({ "query": ["a"], "limit": 5 }));
 
         template.arguments = JsonTemplate::Argument("tags".into());
-        assert!(template.build(&given(), &client, None).is_err());
+        assert!(template.build(&arguments(), &client, None).is_err());
     }
 
     #[test]
     fn read_only_tools_are_idempotent() {
-        let of = |annotations: Value| {
+        let effects = |annotations: Value| {
             let effect = SideEffects::from_annotations(annotations.as_object().unwrap());
             (effect.is_read_only, effect.is_idempotent)
         };
-        assert_eq!(of(json!({ "readOnlyHint": true })), (true, true));
-        assert_eq!(of(json!({ "readOnlyHint": false, "idempotentHint": true })), (false, true));
-        assert_eq!(of(json!({ "title": "x", "readOnlyHint": "yes" })), (false, false));
+        assert_eq!(effects(json!({ "readOnlyHint": true })), (true, true));
+        assert_eq!(effects(json!({ "readOnlyHint": false, "idempotentHint": true })), (false, true));
+        assert_eq!(effects(json!({ "title": "x", "readOnlyHint": "yes" })), (false, false));
     }
 }

@@ -45,7 +45,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let (skipped, keys): (Vec<_>, Vec<_>) = declared.iter().partition(|field| field.options.has("skip"));
     let rows = keys.iter().map(|field| field.row());
     let idents: Vec<_> = declared.iter().map(DeclaredField::ident).collect();
-    let nothing = idents.iter().map(|_| quote!(None));
+    let nones = idents.iter().map(|_| quote!(None));
     let skips = skipped.iter().map(|field| field.skip());
     let reads = keys.iter().enumerate().map(|(row, field)| field.read(row)).chain(skips);
     let check = section.value("check").map(|check| quote!(let read = #check(read, section)?;));
@@ -74,7 +74,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
                 fn read_fields(section: &OpenSection<'_>, base: Option<Self>) -> Checked<Self> {
                     let (#(#idents,)*) = match base {
                         Some(Self { #(#idents),* }) => (#(Some(#idents),)*),
-                        None => (#(#nothing,)*),
+                        None => (#(#nones,)*),
                     };
                     #(#reads)*
                     let read = Self { #(#idents: #idents?),* };
@@ -110,9 +110,9 @@ impl DeclaredField<'_> {
 
     /// Checks that a process setting declares whether a change takes effect on reload or after a restart.
     fn demand_effect(&self) -> Result<()> {
-        let says = ["live", "restart", "part", "skip"].iter().any(|option| self.options.has(option));
+        let is_declared = ["live", "restart", "part", "skip"].iter().any(|option| self.options.has(option));
         let message = "a process setting needs `live` or `restart`, which say when a change takes effect";
-        if says { Ok(()) } else { Err(Error::new_spanned(self.ident(), message)) }
+        if is_declared { Ok(()) } else { Err(Error::new_spanned(self.ident(), message)) }
     }
 
     /// Row of the key table for the field.
@@ -130,7 +130,7 @@ impl DeclaredField<'_> {
         };
         let (default, inherited) = (self.default(), self.options.value("inherits"));
         let default = match (self.options.text("shown"), default, inherited) {
-            (Some(shown), ..) => quote!(Some(|_| Some(#shown.to_owned()))),
+            (Some(default_text), ..) => quote!(Some(|_| Some(#default_text.to_owned()))),
             (_, Some(value), _) => {
                 quote!(Some(|kind| Setting::shown(&{ let value: #ty = #value; value }, kind)))
             }
@@ -221,15 +221,17 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// If an option is not in `known`, a comma-separated list.
-    fn read(attributes: &[Attribute], name: &str, known: &str) -> Result<Self> {
-        let mut all = Vec::new();
+    /// If an option is not in `allowed`, a comma-separated list.
+    fn read(attributes: &[Attribute], name: &str, allowed: &str) -> Result<Self> {
+        let mut options = Vec::new();
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident(name)) {
-            all.extend(attribute.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated)?);
+            options.extend(attribute.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated)?);
         }
-        match all.iter().find(|meta| !known.split(", ").any(|known| meta.path().is_ident(known))) {
-            Some(unknown) => Err(Error::new_spanned(unknown, format!("unknown option; known here: {known}"))),
-            None => Ok(Self(all)),
+        match options.iter().find(|meta| !allowed.split(", ").any(|option| meta.path().is_ident(option))) {
+            Some(unknown) => {
+                Err(Error::new_spanned(unknown, format!("unknown option; known here: {allowed}")))
+            }
+            None => Ok(Self(options)),
         }
     }
 

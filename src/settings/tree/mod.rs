@@ -78,7 +78,7 @@ impl Node {
             Value::Null => Kind::Null,
             Value::Bool(flag) => Kind::Boolean(*flag),
             Value::Number(number) => Kind::Number(number.to_string()),
-            Value::String(found) => return Self::from_text(found, span),
+            Value::String(text) => return Self::from_text(text, span),
             Value::Array(items) => Kind::List(items.iter().map(|item| Self::from_json(item, span)).collect()),
             Value::Object(members) => {
                 let entry =
@@ -221,14 +221,14 @@ fn json_number(text: &str) -> Option<String> {
             return u128::from_str_radix(digits, radix).ok().map(|number| number.to_string());
         }
     }
-    let found = DECIMAL.captures(text)?;
-    let part = |index: usize| found.get(index).map(|part| part.as_str());
+    let captures = DECIMAL.captures(text)?;
+    let part = |index: usize| captures.get(index).map(|part| part.as_str());
     let fraction = part(3);
-    if found[2].is_empty() && fraction.is_none_or(str::is_empty) {
+    if captures[2].is_empty() && fraction.is_none_or(str::is_empty) {
         return None;
     }
     let or_zero = |digits: &str| if digits.is_empty() { "0".to_owned() } else { digits.to_owned() };
-    let (sign, whole) = (found[1].trim_start_matches('+'), or_zero(found[2].trim_start_matches('0')));
+    let (sign, whole) = (captures[1].trim_start_matches('+'), or_zero(captures[2].trim_start_matches('0')));
     let fraction = fraction.map(|digits| format!(".{}", or_zero(digits))).unwrap_or_default();
     let exponent = part(4).map(|digits| format!("e{digits}")).unwrap_or_default();
     Some(format!("{sign}{whole}{fraction}{exponent}"))
@@ -250,8 +250,8 @@ impl TreeSize {
             Kind::Null | Kind::Boolean(_) | Kind::List(_) | Kind::Map(_) => 0,
         };
         let own_bytes = scalar_bytes + keys.clone().sum::<usize>();
-        let own = Self { nodes: 1 + keys.len(), text_bytes: own_bytes, depth: 1 };
-        node.children().map(Self::from_node).fold(own, |sum, child| Self {
+        let own_size = Self { nodes: 1 + keys.len(), text_bytes: own_bytes, depth: 1 };
+        node.children().map(Self::from_node).fold(own_size, |sum, child| Self {
             nodes: sum.nodes + child.nodes,
             text_bytes: sum.text_bytes + child.text_bytes,
             depth: sum.depth.max(child.depth + 1),

@@ -36,16 +36,18 @@ pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
                 help = Some(format!("remove the value in line {line}, or indent this line like line {line}"));
             }
         }
-        InvalidQuotedScalarIndent if closes(text, start) => {
+        InvalidQuotedScalarIndent if is_closed(text, start) => {
             // The problem is reported at the quote, because the text of the line below may be part of a
             // secret.
-            let below = line_of(at);
-            message = format!("this string continues in line {below}, which is not indented enough");
-            help = Some(format!("indent line {below} more than the key of the string, or join the lines"));
+            let line_below = line_of(at);
+            message = format!("this string continues in line {line_below}, which is not indented enough");
+            help =
+                Some(format!("indent line {line_below} more than the key of the string, or join the lines"));
         }
         ExpectedFlowMappingSeparator | ExpectedFlowSequenceSeparator => {
-            let opened = open_bracket(text, start).filter(|bracket| line_of(*bracket) < line_of(start));
-            if let Some(bracket) = opened {
+            let bracket_above =
+                unclosed_bracket(text, start).filter(|bracket| line_of(*bracket) < line_of(start));
+            if let Some(bracket) = bracket_above {
                 let (line, bracket) = (line_of(bracket), &text[bracket..=bracket]);
                 message = format!("{message}, to close the `{bracket}` of line {line}");
             }
@@ -53,8 +55,8 @@ pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
         _ => {}
     }
     // Parsing stops at a syntax error, so the rest of the file is not checked.
-    let rest = "the rest of this file is checked once this is fixed";
-    let help = help.map_or_else(|| rest.to_owned(), |help| format!("{help} ({rest})"));
+    let note = "the rest of this file is checked once this is fixed";
+    let help = help.map_or_else(|| note.to_owned(), |help| format!("{help} ({note})"));
     let is_too_deep = matches!(error.kind(), RecursionLimitExceeded);
     let code = if is_too_deep { Code::NestedTooDeep } else { Code::InvalidYaml };
     let end = text[start..].chars().next().map_or(start, |c| start + c.len_utf8());
@@ -70,17 +72,17 @@ fn opening_quote(text: &str, at: usize) -> Option<usize> {
     text[..at].rsplit('\n').find_map(|line| {
         let start = end - line.len();
         end = start.saturating_sub(1);
-        let odd = ['"', '\''].into_iter().filter(|quote| line.matches(*quote).count() % 2 == 1);
-        odd.filter_map(|quote| line.rfind(quote)).max().map(|found| start + found)
+        let unpaired = ['"', '\''].into_iter().filter(|quote| line.matches(*quote).count() % 2 == 1);
+        unpaired.filter_map(|quote| line.rfind(quote)).max().map(|offset| start + offset)
     })
 }
 
 /// Whether the quoted string that begins at `start` has a closing quote, and a comment, a `,`, a closing
 /// bracket or the end of the line follows it. Otherwise, the closing quote probably opens another string.
-fn closes(text: &str, start: usize) -> bool {
+fn is_closed(text: &str, start: usize) -> bool {
     // In single quotes, `''` is an apostrophe.
-    let string = r#"^(?s:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')[^\S\n]*(?:\n|\z|[#,}\]])"#;
-    fixed_regex(string).is_match(&text[start..])
+    let pattern = r#"^(?s:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')[^\S\n]*(?:\n|\z|[#,}\]])"#;
+    fixed_regex(pattern).is_match(&text[start..])
 }
 
 /// Position of the first tab in the indentation of a line below `at`. Blank lines may contain tabs.
@@ -95,21 +97,21 @@ fn tab_in_indentation(text: &str, at: usize) -> Option<usize> {
 fn key_with_value_above(text: &str, at: usize) -> Option<(&str, usize)> {
     let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
     let start = text[..at].rfind('\n')? + 1;
-    let own = indent(text[start..].lines().next()?);
+    let lower_indent = indent(text[start..].lines().next()?);
     let is_content = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
-    let (above, line) = text[..start].lines().zip(1..).filter(|(line, _)| is_content(line)).last()?;
+    let (line_above, line) = text[..start].lines().zip(1..).filter(|(line, _)| is_content(line)).last()?;
     // The key of a list item follows `- `.
-    let entry = above.trim_start_matches([' ', '-']);
+    let entry = line_above.trim_start_matches([' ', '-']);
     let (key, value) = entry.split_once(": ")?;
     let value = value.trim();
     let is_plain = !value.is_empty() && !value.starts_with(['{', '[', '|', '>', '"', '\'', '#']);
     let is_key = key.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
-    (is_plain && is_key && above.len() - entry.len() < own).then_some((key, line))
+    (is_plain && is_key && line_above.len() - entry.len() < lower_indent).then_some((key, line))
 }
 
 /// Position of the unclosed bracket before `at`. Brackets in quotes are counted too, because the result is
 /// only used for a hint.
-fn open_bracket(text: &str, at: usize) -> Option<usize> {
+fn unclosed_bracket(text: &str, at: usize) -> Option<usize> {
     const MAX_CHARACTERS: usize = 10_000;
     let mut closed = 0_usize;
     for (offset, character) in text[..at].char_indices().rev().take(MAX_CHARACTERS) {
@@ -125,7 +127,7 @@ fn open_bracket(text: &str, at: usize) -> Option<usize> {
 
 /// Message and help for an error of the YAML parser.
 fn message_and_help(error: &ScanError) -> (String, Option<&'static str>) {
-    let quoted = "put the string in quotes: \"…\"";
+    let quote_help = "put the string in quotes: \"…\"";
     let (message, help) = match error.kind() {
         TabInBlockIndentation | TabNotAllowed | TabInIndentation | TabInPlainScalar => {
             ("tabs can't be used for indentation", "replace the tab with spaces")
@@ -153,7 +155,7 @@ fn message_and_help(error: &ScanError) -> (String, Option<&'static str>) {
                 Some("check for a missing bracket before it"),
             );
         }
-        MisplacedFlowCollectionEnd => ("unexpected closing bracket", quoted),
+        MisplacedFlowCollectionEnd => ("unexpected closing bracket", quote_help),
         MappingValueNotAllowed | InvalidColonPlacement => (
             "unexpected `:`",
             "put a string that contains `: ` in quotes; check the indentation, and brackets before it",
@@ -173,7 +175,7 @@ fn message_and_help(error: &ScanError) -> (String, Option<&'static str>) {
             "indent it like the other lines of its map or list, with spaces",
         ),
         UnknownAnchor => ("undefined anchor", "define it with `&` before it is used"),
-        UnexpectedCharacter { .. } => ("a string without quotes can't begin with this character", quoted),
+        UnexpectedCharacter { .. } => ("a string without quotes can't begin with this character", quote_help),
         UnknownQuotedScalarEscape => (
             "unknown escape sequence in a double-quoted string",
             "write `\\\\` for a backslash, or use single quotes, which are best for patterns",

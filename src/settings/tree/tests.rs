@@ -63,9 +63,9 @@ fn a_syntax_error_has_a_position_and_a_clear_message() {
     check("# nothing\n", Err("1:1 the file is empty"));
     check("a: \"b\nc: d\n", Err("1:4 this quote has no closing quote"));
     check("a: \"b\nc: \"d\"\n", Err("1:4 this quote has no closing quote"));
-    let less = |line| format!("this string continues in line {line}, which is not indented enough");
-    check("a:\n  b: \"c\n  d\" # e\nf: g\n", Err(&format!("2:6 {}", less(3))));
-    check("a:\n  b: 'c\n\nd'\n", Err(&format!("2:6 {}", less(4))));
+    let less_indented = |line| format!("this string continues in line {line}, which is not indented enough");
+    check("a:\n  b: \"c\n  d\" # e\nf: g\n", Err(&format!("2:6 {}", less_indented(3))));
+    check("a:\n  b: 'c\n\nd'\n", Err(&format!("2:6 {}", less_indented(4))));
     check("a:\n\tb: 1\n", Err("2:1 tabs can't be used for indentation"));
     check("a:\n  b: c\n\td: e\n", Err("3:1 tabs can't be used for indentation"));
     check("a:\n  b: c d\n\t\n\n  \td: e\n", Err("5:3 tabs can't be used for indentation"));

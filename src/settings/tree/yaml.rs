@@ -35,8 +35,8 @@ pub(crate) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
 }
 
 /// Parses the documents of a file. Returns `None`, after reporting the problems, if the file is invalid or
-/// has more than `most` documents.
-pub(crate) fn read_documents(report: &Report<'_>, file: usize, most: usize) -> Option<Vec<Node>> {
+/// has more than `max_documents` documents.
+pub(crate) fn read_documents(report: &Report<'_>, file: usize, max_documents: usize) -> Option<Vec<Node>> {
     let files = report.files();
     let text = files.text(files.beginning(file));
     let options = granit_parser::options! {
@@ -52,7 +52,7 @@ pub(crate) fn read_documents(report: &Report<'_>, file: usize, most: usize) -> O
     loop {
         match reader.next()? {
             (Event::StreamEnd, _) => return Some(roots),
-            (Event::DocumentStart(..), span) if roots.len() == most => {
+            (Event::DocumentStart(..), span) if roots.len() == max_documents => {
                 let message = "a second YAML document begins here; a file must have exactly one";
                 let help = "move it to another file in the same folder, and start glossator with the folder";
                 return report.reject(Code::SecondDocument.at_span(span), message, help);
@@ -149,7 +149,7 @@ impl<'f> TreeReader<'_, 'f> {
                 return Some((Kind::Map(entries), span.end));
             }
             // Only a plain `<<` is a merge key; in quotes it is an ordinary key (YAML 1.1, "Merge Key").
-            let merges =
+            let is_merge_key =
                 matches!(&event, Event::Scalar(text, ScalarStyle::Plain, 0, None) if text.as_ref() == "<<");
             let key = self.value(event, span)?;
             let key = self.key(&key);
@@ -160,7 +160,7 @@ impl<'f> TreeReader<'_, 'f> {
                 value.span = key.span;
             }
             let entry = Entry { key, value };
-            let first = match merges {
+            let first = match is_merge_key {
                 true => merge.as_ref(),
                 false => seen.get(&entry.key.text).map(|index: &usize| &entries[*index]),
             };
@@ -171,7 +171,7 @@ impl<'f> TreeReader<'_, 'f> {
                     let at = Code::DuplicateKey.at_span(entry.key.span);
                     self.report.error(at, message, "remove one of the two");
                 }
-                None if merges => merge = Some(entry),
+                None if is_merge_key => merge = Some(entry),
                 None => {
                     seen.insert(entry.key.text.clone(), entries.len());
                     entries.push(entry);
@@ -182,11 +182,11 @@ impl<'f> TreeReader<'_, 'f> {
 
     fn key(&self, node: &Node) -> Key {
         let span = node.span;
-        let written = || self.report.files().text(span).get(span.start..span.end).unwrap_or_default();
+        let spelling = || self.report.files().text(span).get(span.start..span.end).unwrap_or_default();
         let text = match &node.kind {
-            Kind::Null => written().to_owned(),
+            Kind::Null => spelling().to_owned(),
             // Keys keep their spelling: `1.0` and `True` are names if they are keys.
-            Kind::Boolean(_) | Kind::Number(_) => written().trim().to_owned(),
+            Kind::Boolean(_) | Kind::Number(_) => spelling().trim().to_owned(),
             Kind::Text(text) => text.clone(),
             Kind::List(_) | Kind::Map(_) => {
                 let message = format!("a key must be a string, found {}", node.describe());
@@ -227,8 +227,9 @@ impl<'f> TreeReader<'_, 'f> {
     }
 
     fn check_tag(&self, tag: Option<&Tag>, span: SourceSpan) -> Option<()> {
-        const KNOWN: [&str; 7] = ["seq", "map", "str", "int", "float", "bool", "null"];
-        let Some(tag) = tag.filter(|tag| !tag.core_suffix().is_some_and(|name| KNOWN.contains(&name))) else {
+        const CORE_TAGS: [&str; 7] = ["seq", "map", "str", "int", "float", "bool", "null"];
+        let Some(tag) = tag.filter(|tag| !tag.core_suffix().is_some_and(|name| CORE_TAGS.contains(&name)))
+        else {
             return Some(());
         };
         let message = format!("the tag `{}` is not supported", tag.original());

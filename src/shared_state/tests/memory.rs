@@ -24,13 +24,13 @@ pub(crate) struct MemoryStore(Arc<MemoryState>);
 
 #[derive(Default)]
 struct MemoryState {
-    kept: Mutex<Entries>,
+    entries: Mutex<Entries>,
     replicas: Mutex<Vec<Weak<StoreClient>>>,
 }
 
 #[derive(Default)]
 struct Entries {
-    points: HashMap<String, Instant>,
+    arrival_times: HashMap<String, Instant>,
     values: HashMap<String, (Bytes, Instant)>,
     groups: HashMap<String, BTreeMap<String, Vec<u8>>>,
 }
@@ -86,8 +86,8 @@ impl MemoryStore {
 
     /// Stores a value that no replica wrote, or the value of another key.
     pub(crate) fn insert(&self, name: &str, value: Bytes) {
-        let until = Instant::now() + Duration::from_secs(3600);
-        self.entries().values.insert(name.to_owned(), (value, until));
+        let expires_at = Instant::now() + Duration::from_secs(3600);
+        self.entries().values.insert(name.to_owned(), (value, expires_at));
     }
 
     /// A value as it is stored, encrypted.
@@ -106,7 +106,7 @@ impl MemoryStore {
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.0.kept.lock()
+        self.0.entries.lock()
     }
 
     /// Executes a command at once; the response takes a little longer.
@@ -128,44 +128,44 @@ impl MemoryStore {
     fn respond(&self, words: &[&[u8]]) -> Value {
         let text = |index: usize| String::from_utf8(words[index].to_vec()).unwrap();
         let number = |index: usize| text(index).parse::<u64>().unwrap();
-        let (mut kept, now) = (self.entries(), Instant::now());
+        let (mut entries, now) = (self.entries(), Instant::now());
         match text(0).as_str() {
             "SET" => {
                 let value = (Bytes::copy_from_slice(words[2]), now + Duration::from_millis(number(4)));
-                kept.values.insert(text(1), value);
+                entries.values.insert(text(1), value);
             }
             "DEL" => {
-                kept.values.remove(&text(1));
+                entries.values.remove(&text(1));
             }
             "PUBLISH" => self.publish(words[2]),
             "HDEL" => {
-                kept.groups.entry(text(1)).or_default().remove(&text(2));
+                entries.groups.entry(text(1)).or_default().remove(&text(2));
             }
             "HVALS" => {
-                let members = kept.groups.get(&text(1)).into_iter().flat_map(BTreeMap::values);
+                let members = entries.groups.get(&text(1)).into_iter().flat_map(BTreeMap::values);
                 return Value::Array(members.cloned().map(Value::BulkString).collect());
             }
             // The arguments follow the command, the hash, the number of keys, and the key.
             "EVALSHA" if text(1) == TAKE.get_hash() => {
                 let [emission_interval, burst_tolerance] =
                     [4, 5].map(|index| Duration::from_micros(number(index)));
-                let point = kept.points.entry(text(3)).or_insert(now);
-                let ahead = point.saturating_duration_since(now);
+                let arrival_time = entries.arrival_times.entry(text(3)).or_insert(now);
+                let ahead = arrival_time.saturating_duration_since(now);
                 if ahead > burst_tolerance {
                     return Value::Int(i64::try_from((ahead - burst_tolerance).as_micros()).unwrap());
                 }
-                *point = now + ahead + emission_interval;
+                *arrival_time = now + ahead + emission_interval;
                 return Value::Int(0);
             }
             "EVALSHA" if text(1) == GET.get_hash() => {
-                let found = kept.values.get(&text(3)).filter(|(_, until)| *until > now);
-                let (value, left) = found.map_or((Vec::new(), -2), |(value, until)| {
-                    (value.to_vec(), i64::try_from((*until - now).as_millis()).unwrap())
+                let stored = entries.values.get(&text(3)).filter(|(_, expires_at)| *expires_at > now);
+                let (value, remaining_ms) = stored.map_or((Vec::new(), -2), |(value, expires_at)| {
+                    (value.to_vec(), i64::try_from((*expires_at - now).as_millis()).unwrap())
                 });
-                return Value::Array(vec![Value::BulkString(value), Value::Int(left)]);
+                return Value::Array(vec![Value::BulkString(value), Value::Int(remaining_ms)]);
             }
             "EVALSHA" if text(1) == ADD.get_hash() => {
-                let group = kept.groups.entry(text(3)).or_default();
+                let group = entries.groups.entry(text(3)).or_default();
                 if group.len() as u64 >= number(6) && !group.contains_key(&text(4)) {
                     return Value::Int(0);
                 }

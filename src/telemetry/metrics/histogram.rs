@@ -27,8 +27,8 @@ pub struct HistogramSnapshot {
 }
 
 impl Histogram {
-    pub(super) fn observe(&self, took: Duration) {
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    pub(super) fn observe(&self, duration: Duration) {
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let seconds = Duration::from_micros(micros).as_secs_f64();
         let bucket = BUCKET_BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BUCKET_BOUNDS.len());
         self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
@@ -55,16 +55,16 @@ impl HistogramSnapshot {
     }
 
     pub(in crate::telemetry) fn add(&mut self, other: &Self) {
-        for (bucket, more) in self.buckets.iter_mut().zip(other.buckets) {
-            *bucket += more;
+        for (bucket, added) in self.buckets.iter_mut().zip(other.buckets) {
+            *bucket += added;
         }
         self.micros += other.micros;
     }
 
     /// The increase since an earlier snapshot; 0 if counting has restarted since.
     pub(in crate::telemetry) fn since(&self, before: &Self) -> Self {
-        let since = |bucket: usize| self.buckets[bucket].saturating_sub(before.buckets[bucket]);
-        Self { buckets: std::array::from_fn(since), micros: self.micros.saturating_sub(before.micros) }
+        let increase = |bucket: usize| self.buckets[bucket].saturating_sub(before.buckets[bucket]);
+        Self { buckets: std::array::from_fn(increase), micros: self.micros.saturating_sub(before.micros) }
     }
 }
 
@@ -83,8 +83,11 @@ mod tests {
         for micros in [0, 1_000, 1_001, 30_000_000, 30_000_001] {
             histogram.observe(Duration::from_micros(micros));
         }
-        let read = histogram.read();
-        assert_eq!((read.buckets[0], read.buckets[1], read.buckets[12], read.buckets[13]), (2, 1, 1, 1));
-        assert_eq!((read.count(), read.micros), (5, 60_002_002));
+        let snapshot = histogram.read();
+        assert_eq!(
+            (snapshot.buckets[0], snapshot.buckets[1], snapshot.buckets[12], snapshot.buckets[13]),
+            (2, 1, 1, 1)
+        );
+        assert_eq!((snapshot.count(), snapshot.micros), (5, 60_002_002));
     }
 }

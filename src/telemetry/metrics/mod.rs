@@ -36,7 +36,7 @@ pub struct Meters(Arc<Registry>);
 
 #[derive(Default)]
 struct Registry {
-    began: StartTime,
+    started_at: StartTime,
     routes: Mutex<BTreeMap<RouteKey, Arc<RouteMeters>>>,
     upstreams: Mutex<BTreeMap<Arc<str>, Arc<UpstreamMeters>>>,
     http: HttpDurations,
@@ -83,13 +83,19 @@ impl Meters {
 
     /// Time at which counting began.
     pub fn began(&self) -> SystemTime {
-        self.0.began.0
+        self.0.started_at.0
     }
 
     /// Counts an HTTP request, once the headers of its response are complete.
-    pub fn http_answered(&self, scheme: &'static str, method: &Method, status: StatusCode, took: Duration) {
+    pub fn http_answered(
+        &self,
+        scheme: &'static str,
+        method: &Method,
+        status: StatusCode,
+        duration: Duration,
+    ) {
         let status = status.as_u16().min(LAST_STATUS);
-        self.0.http.get((scheme, method_label(method), status)).observe(took);
+        self.0.http.get((scheme, method_label(method), status)).observe(duration);
     }
 
     /// Returns the last failed calls.
@@ -115,7 +121,7 @@ impl Meters {
         }
         let help = "Log lines dropped because standard error was not read quickly enough";
         snapshot.counter("glossator_log_lines_dropped", help).set(super::log::dropped());
-        report_process(&mut snapshot, self.0.began.0);
+        report_process(&mut snapshot, self.0.started_at.0);
         snapshot
     }
 }
@@ -137,18 +143,22 @@ impl<T: Default, K: Copy + Ord> ByLabel<T, K> {
 
 /// Returns the metrics that a configuration or a call still uses, in the order of their keys, and removes the
 /// others.
-fn in_use<K: Clone + Ord, M>(known: &Mutex<BTreeMap<K, Arc<M>>>) -> Vec<(K, Arc<M>)> {
-    let mut known = known.lock();
-    known.retain(|_, meters| Arc::strong_count(meters) > 1);
-    known.iter().map(|(key, meters)| (key.clone(), Arc::clone(meters))).collect()
+fn in_use<K: Clone + Ord, M>(registered: &Mutex<BTreeMap<K, Arc<M>>>) -> Vec<(K, Arc<M>)> {
+    let mut registered = registered.lock();
+    registered.retain(|_, meters| Arc::strong_count(meters) > 1);
+    registered.iter().map(|(key, meters)| (key.clone(), Arc::clone(meters))).collect()
 }
 
 /// Returns the metrics with this key, and creates them if needed.
-fn get_or_create<K: Ord, M>(known: &mut BTreeMap<K, Arc<M>>, key: K, make: impl FnOnce() -> M) -> Arc<M> {
-    if known.len() >= Meters::TRACKED_LIMIT && !known.contains_key(&key) {
-        known.retain(|_, meters| Arc::strong_count(meters) > 1);
+fn get_or_create<K: Ord, M>(
+    registered: &mut BTreeMap<K, Arc<M>>,
+    key: K,
+    create: impl FnOnce() -> M,
+) -> Arc<M> {
+    if registered.len() >= Meters::TRACKED_LIMIT && !registered.contains_key(&key) {
+        registered.retain(|_, meters| Arc::strong_count(meters) > 1);
     }
-    Arc::clone(known.entry(key).or_insert_with(|| Arc::new(make())))
+    Arc::clone(registered.entry(key).or_insert_with(|| Arc::new(create())))
 }
 
 /// Gauges that are read from `/proc/self/status`: prefix of the line, name, help, and unit of the number in
@@ -160,11 +170,11 @@ const STATUS_LINES: [(&str, &str, &str, u64); 3] = [
 ];
 
 /// Adds the metrics of the process. Metrics that the system does not provide are omitted.
-fn report_process(snapshot: &mut MetricsSnapshot, began: SystemTime) {
-    let since = began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+fn report_process(snapshot: &mut MetricsSnapshot, started_at: SystemTime) {
+    let since_epoch = started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     snapshot
         .gauge("process_start_time_seconds", "Start time of the process, in seconds since 1970")
-        .set(since.as_secs_f64());
+        .set(since_epoch.as_secs_f64());
     let cpu_time: Duration = clock_gettime(ClockId::ProcessCPUTime).try_into().unwrap_or_default();
     snapshot
         .counter("process_cpu_seconds", "CPU time of the process, in seconds")
@@ -175,11 +185,13 @@ fn report_process(snapshot: &mut MetricsSnapshot, began: SystemTime) {
             snapshot.gauge(name, help).set(number);
         }
     }
-    if let Ok(open) = fs::read_dir("/proc/self/fd") {
-        snapshot.gauge("process_open_fds", "Open file descriptors of the process").set(open.count());
+    if let Ok(descriptor_entries) = fs::read_dir("/proc/self/fd") {
+        snapshot
+            .gauge("process_open_fds", "Open file descriptors of the process")
+            .set(descriptor_entries.count());
     }
-    if let Some(most) = descriptors::limit() {
-        snapshot.gauge("process_max_fds", "Maximum number of open file descriptors").set(most);
+    if let Some(max) = descriptors::limit() {
+        snapshot.gauge("process_max_fds", "Maximum number of open file descriptors").set(max);
     }
 }
 
@@ -286,25 +298,30 @@ mod tests {
     #[test]
     fn the_metrics_of_a_removed_route_disappear() {
         let meters = Meters::default();
-        let kept = meters.route("kept".into(), "old".into(), 0);
-        let gone = meters.route("gone".into(), "other".into(), 0);
-        for route in [&kept, &gone] {
+        let used_route = meters.route("kept".into(), "old".into(), 0);
+        let removed_route = meters.route("gone".into(), "other".into(), 0);
+        for route in [&used_route, &removed_route] {
             route.upstream_responded("2xx", MILLISECOND);
         }
-        let named = |name: &str| TextFormat::Prometheus.write(&meters.read()).contains(name);
-        assert!(named("\"kept\"") && named("\"gone\"") && named("\"other\""));
-        drop(gone);
-        assert!(named("\"kept\"") && named("\"old\"") && !named("\"gone\"") && !named("\"other\""));
+        let is_exported = |name: &str| TextFormat::Prometheus.write(&meters.read()).contains(name);
+        assert!(is_exported("\"kept\"") && is_exported("\"gone\"") && is_exported("\"other\""));
+        drop(removed_route);
+        assert!(
+            is_exported("\"kept\"")
+                && is_exported("\"old\"")
+                && !is_exported("\"gone\"")
+                && !is_exported("\"other\"")
+        );
     }
 
     #[test]
     fn routes_that_are_no_more_are_forgotten_before_there_are_too_many() {
         let meters = Meters::default();
-        let kept = meters.route("kept".into(), "old".into(), 0);
+        let used_route = meters.route("kept".into(), "old".into(), 0);
         for number in 0..2 * Meters::TRACKED_LIMIT {
             meters.route(number.to_string().into(), "old".into(), 0);
         }
         assert!(meters.0.routes.lock().len() <= Meters::TRACKED_LIMIT);
-        assert!(Arc::ptr_eq(&kept, &meters.route("kept".into(), "old".into(), 0)));
+        assert!(Arc::ptr_eq(&used_route, &meters.route("kept".into(), "old".into(), 0)));
     }
 }

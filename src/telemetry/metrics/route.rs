@@ -96,12 +96,12 @@ impl RouteMeters {
     }
 
     /// Counts a call that ends.
-    pub fn call_ended(&self, end: CallEnd, took: Duration) {
+    pub fn call_ended(&self, end: CallEnd, duration: Duration) {
         let CallEnd { api, mcp_version, outcome, error_type } = end;
         let api = self.apis.get(api);
         api.in_flight.fetch_sub(1, Ordering::Relaxed);
         api.ended.add((mcp_version, error_type.unwrap_or(outcome)));
-        api.durations.get(outcome).observe(took);
+        api.durations.get(outcome).observe(duration);
     }
 
     /// Counts a response by the index of the rule that matched; `None` for the default rules.
@@ -122,9 +122,9 @@ impl RouteMeters {
 
     /// Counts an upstream request that has ended. `result` is a status class such as `2xx`, or an error
     /// label.
-    pub fn upstream_responded(&self, result: &'static str, took: Duration) {
+    pub fn upstream_responded(&self, result: &'static str, duration: Duration) {
         self.upstream_meters.responses.add(result);
-        self.upstream_meters.durations.observe(took);
+        self.upstream_meters.durations.observe(duration);
     }
 
     /// Adds up the completed calls of all APIs: their number, the number of errors, and the durations.

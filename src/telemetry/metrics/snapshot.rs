@@ -100,12 +100,12 @@ impl MetricFamily {
 }
 
 impl MetricValue {
-    fn add(&mut self, other: Self) {
-        match (&mut *self, other) {
-            (Self::Integer(one), Self::Integer(other)) => *one += other,
-            (Self::Float(one), Self::Float(other)) => *one += other,
-            (Self::Histogram(one), Self::Histogram(other)) => one.add(&other),
-            (Self::Integer(_) | Self::Float(_) | Self::Histogram(_), _) => *self = other,
+    fn add(&mut self, added: Self) {
+        match (&mut *self, added) {
+            (Self::Integer(sum), Self::Integer(added)) => *sum += added,
+            (Self::Float(sum), Self::Float(added)) => *sum += added,
+            (Self::Histogram(sum), Self::Histogram(added)) => sum.add(&added),
+            (Self::Integer(_) | Self::Float(_) | Self::Histogram(_), _) => *self = added,
         }
     }
 }
@@ -174,10 +174,10 @@ impl TextFormat {
 }
 
 fn histogram(text: &mut String, name: &str, labels: &Labels, durations: &HistogramSnapshot) -> fmt::Result {
-    let mut below = 0;
+    let mut cumulative = 0;
     for (bound, count) in BUCKET_BOUNDS.iter().zip(durations.buckets) {
-        below += count;
-        sample(text, (name, "_bucket"), labels, Some(&format!("{bound:?}")), &below)?;
+        cumulative += count;
+        sample(text, (name, "_bucket"), labels, Some(&format!("{bound:?}")), &cumulative)?;
     }
     let count = durations.count();
     sample(text, (name, "_bucket"), labels, Some("+Inf"), &count)?;
@@ -193,14 +193,15 @@ fn sample(
     value: &dyn fmt::Debug,
 ) -> fmt::Result {
     write!(text, "{name}{suffix}")?;
-    let all = labels.iter().map(|(name, value)| (*name, &**value)).chain(bound.map(|bound| ("le", bound)));
-    let mut before = '{';
-    for (name, value) in all {
+    let all_labels =
+        labels.iter().map(|(name, value)| (*name, &**value)).chain(bound.map(|bound| ("le", bound)));
+    let mut separator = '{';
+    for (name, value) in all_labels {
         let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        write!(text, "{before}{name}=\"{value}\"")?;
-        before = ',';
+        write!(text, "{separator}{name}=\"{value}\"")?;
+        separator = ',';
     }
-    if before == ',' {
+    if separator == ',' {
         text.push('}');
     }
     // `{:?}` formats a float with a decimal point.

@@ -121,19 +121,19 @@ impl Csv {
         }
         let table = match self.table(text) {
             Ok(table) => table,
-            Err(why) => return self.without_table(why),
+            Err(error) => return self.without_table(error),
         };
-        let begin = text.len() - table.len();
+        let table_start = text.len() - table.len();
         // Mark the end of the text, to detect an unclosed quote: the quoted cell would contain the mark.
-        let end = [self.row_delimiter.unwrap_or(b'\n'), b'\0'];
-        let length = (table.len() + end.len()) as u64;
+        let end_mark = [self.row_delimiter.unwrap_or(b'\n'), b'\0'];
+        let length = (table.len() + end_mark.len()) as u64;
         let mut reader = ReaderBuilder::new();
         reader.has_headers(false).flexible(true).delimiter(delimiter).comment(self.comment);
         reader.quoting(self.quote.is_some()).quote(self.quote.unwrap_or(b'"'));
         if let Some(row_delimiter) = self.row_delimiter {
             reader.terminator(Terminator::Any(row_delimiter));
         }
-        let mut reader = reader.from_reader(table.as_bytes().chain(&end[..]));
+        let mut reader = reader.from_reader(table.as_bytes().chain(&end_mark[..]));
         let mut rows =
             self.columns.clone().map(|names| TableBuilder::with_names(names, self.ragged_rows, text));
         let mut record = StringRecord::new();
@@ -146,13 +146,13 @@ impl Csv {
                     break;
                 }
                 // The record's position is before the blank lines that precede it.
-                let start = begin + record.position().map_or(0, |position| position.byte() as usize);
+                let start = table_start + record.position().map_or(0, |position| position.byte() as usize);
                 let quote = text[start..].find(|c| !matches!(c, '\r' | '\n')).unwrap_or(0);
-                let line = self.line(text, start + quote);
+                let line = self.line_number(text, start + quote);
                 return Err(read_error!("line {line}: expected a closing quote, found none"));
             }
             // Blank lines and comments may precede a record, so report the line at its end.
-            let line = || self.line(text, begin + end as usize - 1);
+            let line = || self.line_number(text, table_start + end as usize - 1);
             at_most(RECORD_LIMIT, record.len(), "cells")
                 .map_err(|error| error.in_part(&format!("line {}", line())))?;
             if self.row_delimiter.is_some() && record.len() == 1 && record[0].trim().is_empty() {
@@ -160,9 +160,13 @@ impl Csv {
             }
             // With a row delimiter other than a line break, a line break after the delimiter is only
             // formatting.
-            let bare = |(index, cell): (usize, _)| if index == 0 { self.without_break(cell) } else { cell };
-            let cells =
-                record.iter().enumerate().map(bare).map(|cell| if self.trim { cell.trim() } else { cell });
+            let strip_break =
+                |(index, cell): (usize, _)| if index == 0 { self.without_break(cell) } else { cell };
+            let cells = record
+                .iter()
+                .enumerate()
+                .map(strip_break)
+                .map(|cell| if self.trim { cell.trim() } else { cell });
             match &mut rows {
                 Some(rows) => rows.add(&cells.collect::<Vec<_>>(), line)?,
                 None => {
@@ -182,8 +186,8 @@ impl Csv {
         }
     }
 
-    fn without_table(&self, why: ReadError) -> Result<Value, ReadError> {
-        if self.allow_empty { Ok(Value::Array(Vec::new())) } else { Err(why) }
+    fn without_table(&self, error: ReadError) -> Result<Value, ReadError> {
+        if self.allow_empty { Ok(Value::Array(Vec::new())) } else { Err(error) }
     }
 
     /// Returns the text after the prefix of the header line, or from the first row if no prefix is
@@ -211,11 +215,11 @@ impl Csv {
     }
 
     /// Line number of the byte at a position; with a row delimiter, the number of the row.
-    fn line(&self, text: &str, at: usize) -> usize {
-        let before = &text[..at];
+    fn line_number(&self, text: &str, at: usize) -> usize {
+        let text_before = &text[..at];
         1 + match self.row_delimiter {
-            Some(end) => before.matches(char::from(end)).count(),
-            None => before.matches(['\r', '\n']).count() - before.matches("\r\n").count(),
+            Some(end) => text_before.matches(char::from(end)).count(),
+            None => text_before.matches(['\r', '\n']).count() - text_before.matches("\r\n").count(),
         }
     }
 }
@@ -350,9 +354,9 @@ mod tests {
 
     #[test]
     fn names_may_be_given_and_lines_before_them_skipped() {
-        let own = Csv { columns: columns(&["a", "b"]), ..csv() };
-        check(&own, "1,2\n", Ok(r#"[{"a":"1","b":"2"}]"#));
-        check(&Csv { skip: 2, ..own }, "Report\n,x\n1,2\n", Ok(r#"[{"a":"1","b":"2"}]"#));
+        let named = Csv { columns: columns(&["a", "b"]), ..csv() };
+        check(&named, "1,2\n", Ok(r#"[{"a":"1","b":"2"}]"#));
+        check(&Csv { skip: 2, ..named }, "Report\n,x\n1,2\n", Ok(r#"[{"a":"1","b":"2"}]"#));
     }
 
     #[test]

@@ -51,15 +51,15 @@ impl FormatParser for NdJson {
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
-        let whole = view.text()?;
+        let text = view.text()?;
         let mut documents = Vec::new();
-        for line in lines(whole) {
+        for line in lines(text) {
             let document = line.text.trim_matches(|c: char| c.is_whitespace() || c == '\u{1e}');
             if document.is_empty() {
                 continue;
             }
             at_most(RECORD_LIMIT, documents.len() + 1, "documents")?;
-            JsonText::check_text(&whole.slice_ref(document))
+            JsonText::check_text(&text.slice_ref(document))
                 .map_err(|error| line.locate(read_error!("invalid JSON: {}", error.message)))?;
             documents.push(document);
         }
@@ -109,17 +109,17 @@ fn read_form(text: &str, encoding: &'static Encoding) -> Result<Value, ReadError
     for (index, pair) in text.split('&').filter(|pair| !pair.is_empty()).enumerate() {
         at_most(RECORD_LIMIT, index + 1, "pairs")?;
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let place = || format!("pair {}", index + 1);
-        let name = unescaped(name, encoding).map_err(|error| error.in_part(&place()))?;
-        let value = unescaped(value, encoding)
-            .map_err(|error| error.in_quoted_part(&format!("{}, `{name}`", place()), &place()))?;
+        let position = || format!("pair {}", index + 1);
+        let name = unescape(name, encoding).map_err(|error| error.in_part(&position()))?;
+        let value = unescape(value, encoding)
+            .map_err(|error| error.in_quoted_part(&format!("{}, `{name}`", position()), &position()))?;
         add(&mut pairs, name, Value::String(value));
     }
     Ok(Value::Object(pairs))
 }
 
 /// Decodes `+` and percent-encoding.
-fn unescaped(text: &str, encoding: &'static Encoding) -> Result<String, ReadError> {
+fn unescape(text: &str, encoding: &'static Encoding) -> Result<String, ReadError> {
     let text = text.replace('+', " ");
     for (at, _) in text.match_indices('%') {
         let digits = text.get(at + 1..at + 3);
@@ -156,8 +156,8 @@ impl FormatParser for Text {
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
-        let whole = view.text()?;
-        Ok(Extracted::Text(if self.trim { whole.slice_ref(whole.trim()) } else { whole.clone() }))
+        let text = view.text()?;
+        Ok(Extracted::Text(if self.trim { text.slice_ref(text.trim()) } else { text.clone() }))
     }
 }
 
@@ -219,10 +219,10 @@ impl Binary {
             .clone()
             .or_else(|| response.media_type().map(Into::into))
             .unwrap_or_else(|| "application/octet-stream".to_owned());
-        let own_kind = mime_type.split('/').next().and_then(BinaryKind::from_name);
-        let own_kind = own_kind.unwrap_or(BinaryKind::Resource);
-        let kind = self.kind.unwrap_or(own_kind);
-        if kind != own_kind && kind != BinaryKind::Resource {
+        let default_kind = mime_type.split('/').next().and_then(BinaryKind::from_name);
+        let default_kind = default_kind.unwrap_or(BinaryKind::Resource);
+        let kind = self.kind.unwrap_or(default_kind);
+        if kind != default_kind && kind != BinaryKind::Resource {
             let expected = format!("expected {} data, found ", kind.as_str());
             let error = ReadError::with_quote(usize::MAX, &expected, &mime_type);
             return Err(error.with_suffix("; `media_type` overrides the type of the response"));
@@ -432,8 +432,8 @@ mod tests {
 
     #[test]
     fn a_malformed_pair_is_an_error_with_its_number() {
-        let found = "pair 2, `b`: expected two hexadecimal digits after `%`, found an empty string";
-        check_form("a=1&b=100%", Err(found));
+        let message = "pair 2, `b`: expected two hexadecimal digits after `%`, found an empty string";
+        check_form("a=1&b=100%", Err(message));
         check_form("a=%+1", Err("found ` 1`"));
         check_form("a=%zø", Err("found `zø`"));
         check_form("a=%F8", Err("pair 1, `a`: expected percent-encoded text in UTF-8"));

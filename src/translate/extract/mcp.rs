@@ -36,7 +36,7 @@ pub const MCP_MEDIA_TYPE: &str = "application/vnd.mcp+json";
 /// Whether a response is from an upstream that is an MCP server. The HTTP status and the headers of such a
 /// response are placeholders.
 pub(crate) fn is_from_mcp_server(response: &UpstreamResponse) -> bool {
-    response.media_type().is_some_and(|found| found == MCP_MEDIA_TYPE)
+    response.media_type().is_some_and(|media_type| media_type == MCP_MEDIA_TYPE)
 }
 
 /// Whether a response is an error of an upstream that is an MCP server: a JSON-RPC error, or `isError: true`,
@@ -45,11 +45,11 @@ pub(crate) fn is_from_mcp_server(response: &UpstreamResponse) -> bool {
 pub(crate) fn is_mcp_error(view: &ResponseView<'_>) -> bool {
     let is_success = |text: &str| {
         let message = read::<Message<'_>>(text).ok().filter(|message| message.error.is_none())?;
-        let mark = match message.result {
+        let flag = match message.result {
             Some(result) => read::<Message<'_>>(result.get()).ok()?.is_error,
             None => message.is_error,
         };
-        Some(mark.is_none_or(|mark| mark.get() == "false"))
+        Some(flag.is_none_or(|flag| flag.get() == "false"))
     };
     let text = view.text().ok().filter(|_| is_from_mcp_server(view.response));
     text.is_some_and(|text| is_success(text) != Some(true))
@@ -75,33 +75,35 @@ pub(crate) struct McpResult {
 /// `result`, and one text block for each item.
 pub(crate) fn with_value_of_rule(
     content: Vec<Content>,
-    of_server: &JsonText,
-    of_rule: &JsonText,
+    server_value: &JsonText,
+    rule_value: &JsonText,
     view: &ResponseView<'_>,
 ) -> Vec<Content> {
     // Compare the strings first, which is cheaper than parsing: most results are unchanged.
-    if of_server.as_str() == of_rule.as_str() {
+    if server_value.as_str() == rule_value.as_str() {
         return content;
     }
-    let value = of_server.parse();
-    if value == of_rule.parse() {
+    let value = server_value.parse();
+    if value == rule_value.parse() {
         return content;
     }
-    let parsed = |text: &str| {
+    let parse = |text: &str| {
         let json = JsonText::check_text(&text.into()).ok()?;
         json.check_value_count(view.limits.values).is_ok().then(|| json.parse())
     };
     let result = value.get("result").unwrap_or(&value);
     let items = result.as_array().into_iter().flatten();
     let values: HashSet<&Value> = [&value, result].into_iter().chain(items).collect();
-    let is_of_server = |content: &Content| {
+    let has_server_value = |content: &Content| {
         content.block.text(None).is_some_and(|text| {
-            values.contains(&Value::from(&*text)) || parsed(&text).is_some_and(|json| values.contains(&json))
+            values.contains(&Value::from(&*text)) || parse(&text).is_some_and(|json| values.contains(&json))
         })
     };
     let mut replacement = Some(ContentBlock::Text(BlockText::StructuredContent).into());
     let content = content.into_iter();
-    content.filter_map(|own| if is_of_server(&own) { replacement.take() } else { Some(own) }).collect()
+    content
+        .filter_map(|block| if has_server_value(&block) { replacement.take() } else { Some(block) })
+        .collect()
 }
 
 /// Success or kind of error of a tool call.
@@ -146,7 +148,8 @@ struct BlockMembers {
 
 impl FormatParser for Mcp {
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
-        let is_stream = view.response.media_type().is_some_and(|found| found == "text/event-stream");
+        let is_stream =
+            view.response.media_type().is_some_and(|media_type| media_type == "text/event-stream");
         let message = if is_stream { response_in_events(view.text()?)? } else { view.checked_json()? };
         parse_result(&message).map(Extracted::Mcp)
     }
@@ -156,9 +159,9 @@ fn parse_result(message: &JsonText) -> Result<McpResult, ReadError> {
     if !message.is_object() {
         return Err("expected an MCP tool result, found JSON that is not an object".into());
     }
-    let whole: Message<'_> = read(message.as_str())?;
-    let Message { content, structured, is_error, .. } = match whole {
-        Message { content: Some(_), .. } | Message { structured: Some(_), .. } => whole,
+    let outer: Message<'_> = read(message.as_str())?;
+    let Message { content, structured, is_error, .. } = match outer {
+        Message { content: Some(_), .. } | Message { structured: Some(_), .. } => outer,
         Message { error: Some(error), .. } => return protocol_error(message, error),
         Message { result: Some(result), .. } => read(result.get())?,
         Message { error: None, .. } => {
@@ -181,7 +184,7 @@ fn parse_result(message: &JsonText) -> Result<McpResult, ReadError> {
         Some(structured) => Some(Extracted::Raw(part(message, structured)?)),
         None => content.iter().find_map(|content| content.block.text(None)).map(|text| value_of_text(&text)),
     };
-    let is_error = is_error.is_some_and(|mark| mark.get() != "false");
+    let is_error = is_error.is_some_and(|flag| flag.get() != "false");
     let kind = if is_error { ResultKind::ToolError } else { ResultKind::Success };
     let is_partial = structured.is_none() && content.len() > 1;
     let json = if let Some(Extracted::Raw(json)) = &value { Some(json.clone()) } else { None };
@@ -189,16 +192,17 @@ fn parse_result(message: &JsonText) -> Result<McpResult, ReadError> {
 }
 
 fn protocol_error(message: &JsonText, error: &RawValue) -> Result<McpResult, ReadError> {
-    let ProtocolError { code, message: words } = read(error.get())?;
+    let ProtocolError { code, message: description } = read(error.get())?;
     let code = code.filter(Value::is_number);
-    let words = words.filter(|words| !words.trim().is_empty());
-    let words = words.unwrap_or_else(|| "The server rejected the call and gave no reason.".to_owned());
+    let description = description.filter(|description| !description.trim().is_empty());
+    let description =
+        description.unwrap_or_else(|| "The server rejected the call and gave no reason.".to_owned());
     Ok(McpResult {
         content: Vec::new(),
         value: Some(Box::new(Extracted::Raw(part(message, error)?))),
         json: None,
         is_partial: false,
-        kind: ResultKind::ProtocolError { code, message: words },
+        kind: ResultKind::ProtocolError { code, message: description },
     })
 }
 
@@ -217,8 +221,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Validates Base64 data: invalid data would break the client's whole result.
 fn check_base64(kind: &str, data: &str) -> Result<(), ReadError> {
     BASE64.decode(data).map(|_| ()).map_err(|error| {
-        let what = format!("expected Base64 data in a block `{kind}`, found invalid Base64");
-        ReadError::new(format!("{what} ({error})"), what)
+        let message = format!("expected Base64 data in a block `{kind}`, found invalid Base64");
+        ReadError::new(format!("{message} ({error})"), message)
     })
 }
 
@@ -226,7 +230,7 @@ fn check_base64(kind: &str, data: &str) -> Result<(), ReadError> {
 /// because the call has been executed and the other blocks are valid.
 fn parse_block(message: &JsonText, block: &RawValue) -> Result<Option<Content>, ReadError> {
     let BlockMembers { kind, text } = read(block.get())?;
-    let foreign = |text, link| -> Result<_, ReadError> {
+    let foreign_block = |text, link| -> Result<_, ReadError> {
         let json = part(message, block)?;
         Ok(Some(ContentBlock::Foreign(ForeignBlock { json, text, link }).into()))
     };
@@ -235,7 +239,11 @@ fn parse_block(message: &JsonText, block: &RawValue) -> Result<Option<Content>, 
         ("text", Some(text)) => {
             let members: HashMap<String, IgnoredAny> = read(block.get())?;
             let has_text_only = members.len() == ["type", "text"].len();
-            return if has_text_only { Ok(Some(Content::text(text))) } else { foreign(Some(text), None) };
+            return if has_text_only {
+                Ok(Some(Content::text(text)))
+            } else {
+                foreign_block(Some(text), None)
+            };
         }
         ("image" | "audio", _) => "`data` and `mimeType`",
         ("resource_link", _) => "`uri` and `name`",
@@ -245,13 +253,15 @@ fn parse_block(message: &JsonText, block: &RawValue) -> Result<Option<Content>, 
         _ => return Ok(Some(Content::text(block.get()))),
     };
     match serde_json::from_str(block.get()) {
-        Ok(ContentBlock::ResourceLink { uri, name, .. }) => foreign(None, Some(format!("{name}: {uri}"))),
+        Ok(ContentBlock::ResourceLink { uri, name, .. }) => {
+            foreign_block(None, Some(format!("{name}: {uri}")))
+        }
         Ok(
             ContentBlock::Image { data, .. }
             | ContentBlock::Audio { data, .. }
             | ContentBlock::Resource { resource: ResourceContents { body: ResourceBody::Blob(data), .. } },
-        ) => check_base64(&kind, &data).and_then(|()| foreign(None, None)),
-        Ok(_) => foreign(None, None),
+        ) => check_base64(&kind, &data).and_then(|()| foreign_block(None, None)),
+        Ok(_) => foreign_block(None, None),
         Err(_) => {
             let expected =
                 format!("expected {required} in a content block, found a malformed block of type ");
@@ -261,8 +271,8 @@ fn parse_block(message: &JsonText, block: &RawValue) -> Result<Option<Content>, 
 }
 
 /// Returns a part of a document as a document that shares its buffer.
-fn part(whole: &JsonText, part: &RawValue) -> Result<JsonText, ReadError> {
-    JsonText::check(&whole.bytes().slice_ref(part.get().as_bytes()))
+fn part(document: &JsonText, part: &RawValue) -> Result<JsonText, ReadError> {
+    JsonText::check(&document.bytes().slice_ref(part.get().as_bytes()))
         .map_err(|error| ReadError::unquoted(error.to_string()))
 }
 
@@ -282,11 +292,11 @@ fn response_in_events(text: &str) -> Result<JsonText, ReadError> {
             {
                 return Ok(json);
             }
-        } else if let Some(more) = line.strip_prefix("data:") {
+        } else if let Some(payload) = line.strip_prefix("data:") {
             if !data.is_empty() {
                 data.push('\n');
             }
-            data.push_str(more.strip_prefix(' ').unwrap_or(more));
+            data.push_str(payload.strip_prefix(' ').unwrap_or(payload));
         }
     }
     Err("expected an event with a JSON-RPC response, found none".into())
@@ -297,14 +307,14 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn answer(json: &str) -> Result<McpResult, ReadError> {
+    fn parse(json: &str) -> Result<McpResult, ReadError> {
         parse_result(&JsonText::check(&Bytes::from(json.to_owned())).unwrap())
     }
 
     /// The value of a response, or a part of the error.
     #[track_caller]
     fn check(json: &str, expected: Result<&str, &str>) {
-        let value = answer(json).map(|answered| match answered.value {
+        let value = parse(json).map(|result| match result.value {
             Some(value) => match *value {
                 Extracted::Raw(json) => json.parse().to_string(),
                 Extracted::Text(text) => Value::from(&*text).to_string(),
@@ -349,16 +359,16 @@ mod tests {
     fn blocks_stay_as_they_came() {
         let link = r#"{ "type":"resource_link","uri":"file:///a","name":"a","size":5,"_meta":{"x":1.0} }"#;
         let json = format!(r#"{{"content": [{link}, {{"text": "x", "type": "text"}}]}}"#);
-        let content = answer(&json).unwrap().content;
-        let ContentBlock::Foreign(sent) = &content[0].block else { panic!("{content:?}") };
-        assert_eq!((sent.json.as_str(), sent.link.as_deref()), (link, Some("a: file:///a")));
+        let content = parse(&json).unwrap().content;
+        let ContentBlock::Foreign(block) = &content[0].block else { panic!("{content:?}") };
+        assert_eq!((block.json.as_str(), block.link.as_deref()), (link, Some("a: file:///a")));
         assert_eq!(content[1].block, ContentBlock::Text(BlockText::Plain("x".into())));
     }
 
     #[test]
     fn a_block_that_clients_do_not_know_becomes_text() {
         let block = r#"{"type": "hologram", "depth": 1.0, "data": {"x": 1}}"#;
-        let content = answer(&format!(r#"{{"content": [{block}]}}"#)).unwrap().content;
+        let content = parse(&format!(r#"{{"content": [{block}]}}"#)).unwrap().content;
         assert_eq!(content[0].block, ContentBlock::Text(BlockText::Plain(block.into())));
     }
 
@@ -370,10 +380,10 @@ mod tests {
 
     #[test]
     fn error_kinds_are_distinguished() {
-        let failed = answer(r#"{"content": [{"type": "text", "text": "gone"}], "isError": true}"#).unwrap();
+        let failed = parse(r#"{"content": [{"type": "text", "text": "gone"}], "isError": true}"#).unwrap();
         assert!(matches!(failed.kind, ResultKind::ToolError));
         let error = r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"Unknown tool: x"}}"#;
-        let ResultKind::ProtocolError { code, message } = answer(error).unwrap().kind else { panic!() };
+        let ResultKind::ProtocolError { code, message } = parse(error).unwrap().kind else { panic!() };
         assert_eq!((code.unwrap().to_string().as_str(), message.as_str()), ("-32602", "Unknown tool: x"));
     }
 
@@ -381,7 +391,7 @@ mod tests {
     fn a_response_with_a_result_and_an_error_is_an_error() {
         let result = r#""result": {"content": [{"type": "text", "text": "1"}]}"#;
         for (error, is_success) in [(r#"{"code": -32603}"#, false), ("{}", false), ("null", true)] {
-            let both = answer(&format!(r#"{{{result}, "error": {error}}}"#)).unwrap();
+            let both = parse(&format!(r#"{{{result}, "error": {error}}}"#)).unwrap();
             assert_eq!(both.kind == ResultKind::Success, is_success, "{error}");
         }
         check(&format!(r#"{{{result}, "error": "text"}}"#), Err("JSON of another kind"));

@@ -56,12 +56,12 @@ pub struct SyntaxError {
 }
 
 impl SyntaxError {
-    /// Reports an invalid setting, such as a path, at the position of the mistake. `what` names its syntax.
-    fn reject<T>(&self, value: &Cursor<'_>, code: Code, what: &str, help: &str) -> Checked<T> {
+    /// Reports an invalid setting, such as a path, at the position of the mistake. `syntax` is its noun.
+    fn reject<T>(&self, value: &Cursor<'_>, code: Code, syntax: &str, help: &str) -> Checked<T> {
         let text = value.node.as_text().unwrap_or_default();
-        let place = value.context.report.character_in(value.node, text, self.at);
-        let message = format!("{} is not a {what}: {self}", value.name);
-        value.reject_coded(code.at_span(place), message, help)
+        let span = value.context.report.character_in(value.node, text, self.at);
+        let message = format!("{} is not a {syntax}: {self}", value.name);
+        value.reject_coded(code.at_span(span), message, help)
     }
 }
 
@@ -136,11 +136,11 @@ impl Extract {
             }
             Self::Parts(parts) => parts,
         };
-        let (mut value, mut values) = (Map::with_capacity(parts.len()), 0);
+        let (mut value, mut value_count) = (Map::with_capacity(parts.len()), 0);
         for part in parts {
             let found = part.extract(view).and_then(|found| {
                 let tree = found.map(|found| found.into_value(view)).transpose()?;
-                tree.iter().try_for_each(|tree| view.check_tree_value_count(tree, &mut values))?;
+                tree.iter().try_for_each(|tree| view.check_tree_value_count(tree, &mut value_count))?;
                 Ok(tree)
             });
             let found = found
@@ -177,12 +177,14 @@ impl ExtractPart {
             Err(_) if self.optional && self.finds_nothing(view) => return Ok(None),
             found => found?,
         };
-        self.extractor.typed(found, view)?.into_success().map(Some)
+        self.extractor.apply_types(found, view)?.into_success().map(Some)
     }
 
     fn finds_nothing(&self, view: &ResponseView<'_>) -> bool {
-        let within = |source: &Extractor| source.text(view).map(|text| view.with_text(text));
-        let Ok(inner) = self.extractor.source.as_deref().map(within).transpose() else { return false };
+        let view_of_source = |source: &Extractor| source.text(view).map(|text| view.with_text(text));
+        let Ok(inner) = self.extractor.source.as_deref().map(view_of_source).transpose() else {
+            return false;
+        };
         let view = inner.as_ref().unwrap_or(view);
         match &self.extractor.kind {
             ExtractorKind::Header(_) => true,
@@ -236,8 +238,8 @@ impl Extractor {
         if let Some(extracted) = self.extract_used_keys(view) {
             return Ok(extracted);
         }
-        let typed = self.typed(self.find(view)?, view);
-        typed.map_err(|why| self.with_missing_patterns(why, view))
+        let typed = self.apply_types(self.find(view)?, view);
+        typed.map_err(|error| self.with_missing_patterns(error, view))
     }
 
     /// Extracts with `pairs`, but skips the keys that no field uses. `None` if the extractor is not `pairs`,
@@ -250,22 +252,22 @@ impl Extractor {
             return None;
         };
         let Typing::Fields(fields) = &self.typing else { return None };
-        let wanted = Some(fields).filter(|fields| self.source.is_none() && fields.others.is_none())?;
-        let found = pairs.extract(view.text().ok()?, Some(wanted), view.input.stop).ok()?;
-        self.typed(Extracted::Value(found), view).ok()
+        let used_fields = Some(fields).filter(|fields| self.source.is_none() && fields.others.is_none())?;
+        let found = pairs.extract(view.text().ok()?, Some(used_fields), view.input.stop).ok()?;
+        self.apply_types(Extracted::Value(found), view).ok()
     }
 
     /// If several patterns are configured, adds the patterns without a match to the error, because their
     /// captures are missing.
-    fn with_missing_patterns(&self, why: ReadError, view: &ResponseView<'_>) -> ReadError {
-        let (ExtractorKind::Regex(regex) | ExtractorKind::Grok(regex)) = &self.kind else { return why };
+    fn with_missing_patterns(&self, error: ReadError, view: &ResponseView<'_>) -> ReadError {
+        let (ExtractorKind::Regex(regex) | ExtractorKind::Grok(regex)) = &self.kind else { return error };
         if self.source.is_some() || regex.patterns.0.len() < 2 {
-            return why;
+            return error;
         }
-        let Ok(text) = view.text() else { return why };
+        let Ok(text) = view.text() else { return error };
         match suggest::quoted_list(regex.missing_in(text)) {
-            missing if missing.is_empty() => why,
-            missing => why.with_suffix(&format!("; nothing matches {missing}")),
+            missing if missing.is_empty() => error,
+            missing => error.with_suffix(&format!("; nothing matches {missing}")),
         }
     }
 
@@ -288,14 +290,14 @@ impl Extractor {
         }
     }
 
-    fn typed(&self, found: Extracted, view: &ResponseView<'_>) -> Result<Extracted, ReadError> {
+    fn apply_types(&self, found: Extracted, view: &ResponseView<'_>) -> Result<Extracted, ReadError> {
         match found {
             found if matches!(self.typing, Typing::Untyped) => Ok(found),
             // The value of an error is unchanged.
             Extracted::Mcp(result) if result.kind != ResultKind::Success => Ok(Extracted::Mcp(result)),
             Extracted::Mcp(result) => {
                 let value = result.value.ok_or("expected JSON in a text block, found no text block")?;
-                let value = Some(Box::new(self.typed(*value, view)?));
+                let value = Some(Box::new(self.apply_types(*value, view)?));
                 Ok(Extracted::Mcp(McpResult { value, is_partial: false, ..result }))
             }
             found => {
@@ -450,7 +452,7 @@ impl Extracted {
     /// Returns the result for use as a part of a value, or as the source of another extractor. An error of an
     /// MCP server is rejected, because its value has another type.
     fn into_success(self) -> Result<Self, ReadError> {
-        let is_error = matches!(&self, Self::Mcp(answered) if answered.kind != ResultKind::Success);
+        let is_error = matches!(&self, Self::Mcp(result) if result.kind != ResultKind::Success);
         if is_error { Err("the server returned an error and no value".into()) } else { Ok(self) }
     }
 

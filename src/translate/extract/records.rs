@@ -106,14 +106,14 @@ impl Records {
         section.check_valid(&["each"])?;
         const NAMES: [&str; 4] = ["block_delimiter", "block_separator", "block_start", "allow_empty"];
         let each = section.get("each").and_then(Node::as_text);
-        let without_effect = match each {
+        let ineffective_keys = match each {
             None | Some("first" | "text") => &NAMES[..],
             Some("match" | "line") => &NAMES[..3],
             Some(_) => &[],
         };
         let reason = each.map_or_else(|| "without `each`".to_owned(), |each| format!("with `each: {each}`"));
         let mut checked = Ok(self);
-        for entry in without_effect.iter().filter_map(|name| section.entry(name)) {
+        for entry in ineffective_keys.iter().filter_map(|name| section.entry(name)) {
             let message = format!("`{}` has no effect {reason}", entry.key.text);
             let at = Code::RequiresKey.at_span(entry.key.span);
             checked = Err(section.reject_at(at, &message, "write `each: block`, or remove it"));
@@ -133,26 +133,26 @@ impl Records {
         let mut lines = text.split_inclusive('\n').enumerate();
         let mut position = 0;
         // Line number and byte offset of the start of the current block.
-        let mut open: Option<(usize, usize)> = None;
+        let mut current: Option<(usize, usize)> = None;
         std::iter::from_fn(move || {
-            for (index, whole) in lines.by_ref() {
-                let (begin, bare) = (position, whole.trim_end_matches(['\n', '\r']));
-                position += whole.len();
-                let starts = self.block_start.as_ref().is_some_and(|start| start.is_match(bare));
-                let separates = match &self.block_separator {
-                    _ if starts => false,
+            for (index, full_line) in lines.by_ref() {
+                let (line_start, bare) = (position, full_line.trim_end_matches(['\n', '\r']));
+                position += full_line.len();
+                let is_start = self.block_start.as_ref().is_some_and(|start| start.is_match(bare));
+                let is_separator = match &self.block_separator {
+                    _ if is_start => false,
                     Some(separator) => separator.is_match(bare),
                     None => self.block_start.is_none() && bare.trim().is_empty(),
                 };
-                let ended = if starts || separates { open.take() } else { None };
-                if starts || self.block_start.is_none() && !separates {
-                    open.get_or_insert((index + 1, begin));
+                let finished = if is_start || is_separator { current.take() } else { None };
+                if is_start || self.block_start.is_none() && !is_separator {
+                    current.get_or_insert((index + 1, line_start));
                 }
-                if let Some((line, from)) = ended {
-                    return Some(LineBlock { line, text: &text[from..begin] });
+                if let Some((line, start)) = finished {
+                    return Some(LineBlock { line, text: &text[start..line_start] });
                 }
             }
-            open.take().map(|(line, from)| LineBlock { line, text: &text[from..] })
+            current.take().map(|(line, start)| LineBlock { line, text: &text[start..] })
         })
     }
 }
@@ -162,8 +162,8 @@ fn blocks_between<'t>(text: &'t str, delimiter: &'t str) -> impl Iterator<Item =
     let mut line = 1;
     text.split(delimiter).filter_map(move |part| {
         let bare = part.trim_start_matches(['\r', '\n']);
-        let before = part[..part.len() - bare.len()].matches('\n').count();
-        let block = LineBlock { line: line + before, text: bare.trim_end_matches(['\r', '\n']) };
+        let lines_before = part[..part.len() - bare.len()].matches('\n').count();
+        let block = LineBlock { line: line + lines_before, text: bare.trim_end_matches(['\r', '\n']) };
         line += part.matches('\n').count() + delimiter.matches('\n').count();
         (!block.text.trim().is_empty()).then_some(block)
     })
@@ -191,13 +191,13 @@ pub(super) fn quoted_length(text: &str) -> Option<usize> {
     })
 }
 
-/// Replaces the escapes `\\` and `\"`, and the escapes in `more`: pairs of a letter and its replacement.
-/// Other escapes are unchanged.
-pub(super) fn unescaped(text: &str, more: &[(char, char)]) -> String {
+/// Replaces the escapes `\\` and `\"`, and `more_escapes`: pairs of a letter and its replacement. Other
+/// escapes are unchanged.
+pub(super) fn unescaped(text: &str, more_escapes: &[(char, char)]) -> String {
     let mut plain = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('\\') {
-        let escapes = [('"', '"'), ('\\', '\\')].into_iter().chain(more.iter().copied());
+        let escapes = [('"', '"'), ('\\', '\\')].into_iter().chain(more_escapes.iter().copied());
         let meaning =
             escapes.filter(|(letter, _)| after.starts_with(*letter)).map(|(_, meaning)| meaning).next();
         plain += before;
@@ -207,14 +207,13 @@ pub(super) fn unescaped(text: &str, more: &[(char, char)]) -> String {
     plain + rest
 }
 
-/// Collects at most [`RECORD_LIMIT`] records; more are an error. `what` is the plural noun for them in the
-/// error.
+/// Collects at most [`RECORD_LIMIT`] records; more are an error. `noun` is their name in the error.
 pub(super) fn gather(
     found: impl Iterator<Item = Result<Value, ReadError>>,
-    what: &str,
+    noun: &str,
 ) -> Result<Vec<Value>, ReadError> {
     let records = found.take(RECORD_LIMIT + 1).collect::<Result<Vec<_>, _>>()?;
-    at_most(RECORD_LIMIT, records.len(), what)?;
+    at_most(RECORD_LIMIT, records.len(), noun)?;
     Ok(records)
 }
 
@@ -262,8 +261,8 @@ pub enum RaggedRows {
 }
 
 /// Names of the members of a row: the column names in the rule, or any names if the response has a header.
-pub(super) fn column_members(declared: Option<&[String]>) -> MemberNames<'_> {
-    match declared {
+pub(super) fn column_members(declared_names: Option<&[String]>) -> MemberNames<'_> {
+    match declared_names {
         Some(names) => MemberNames::Names(names.iter().map(String::as_str).collect()),
         None => MemberNames::AnyNames,
     }
@@ -287,7 +286,7 @@ pub(super) fn read_columns(value: &Cursor<'_>) -> Checked<Option<Vec<String>>> {
 }
 
 /// Maximum length of a quoted part of a line in an error, in characters.
-const MAX_SHOWN: usize = 80;
+const QUOTE_LIMIT_CHARACTERS: usize = 80;
 
 /// Builds a list of row objects with string members.
 #[derive(Default)]
@@ -301,7 +300,7 @@ pub(super) struct TableBuilder {
     pub(super) is_certain: bool,
     names: Vec<String>,
     /// Whether rows may have one surplus empty cell, because the header ends in a separator.
-    spare: bool,
+    allows_spare_cell: bool,
     ragged_rows: RaggedRows,
     rows: Vec<Value>,
     bytes: usize,
@@ -323,10 +322,10 @@ impl TableBuilder {
     ) -> Result<Self, ReadError> {
         // Otherwise, an HTML page would be parsed as a table with its first line as the header.
         if let Some(first) = names.first().filter(|_| is_markup(&names)) {
-            return Err(markup(header_line, first));
+            return Err(markup_error(header_line, first));
         }
-        let spare = names.len() > 1 && names.last().is_some_and(String::is_empty);
-        if spare {
+        let allows_spare_cell = names.len() > 1 && names.last().is_some_and(String::is_empty);
+        if allows_spare_cell {
             names.pop();
         }
         if let Some(index) = names.iter().position(String::is_empty) {
@@ -337,12 +336,16 @@ impl TableBuilder {
             ));
         }
         let mut seen = HashSet::new();
-        if let Some(twice) = names.iter().find(|name| !seen.insert(name.as_str())) {
+        if let Some(duplicate) = names.iter().find(|name| !seen.insert(name.as_str())) {
             let expected = format!("line {header_line}: expected names of columns that differ, found ");
-            let error = ReadError::with_quote(usize::MAX, &expected, twice);
+            let error = ReadError::with_quote(usize::MAX, &expected, duplicate);
             return Err(error.with_suffix(" twice; `columns` declares names"));
         }
-        Ok(Self { header_line: Some(header_line), spare, ..Self::with_names(names, ragged_rows, text) })
+        Ok(Self {
+            header_line: Some(header_line),
+            allows_spare_cell,
+            ..Self::with_names(names, ragged_rows, text)
+        })
     }
 
     /// Begins a table with the configured names, which were checked when the configuration was loaded. `text`
@@ -365,23 +368,25 @@ impl TableBuilder {
     ) -> Result<(), ReadError> {
         let first = cells.first().map(AsRef::as_ref);
         if let Some(first) = first.filter(|first| self.rows.is_empty() && begins_page(first)) {
-            return Err(markup(line(), first));
+            return Err(markup_error(line(), first));
         }
         let expected = self.names.len();
         let surplus = cells.get(expected..).unwrap_or_default();
-        let blank = surplus.iter().all(|cell| cell.as_ref().is_empty());
-        let is_good = cells.len() == expected || self.spare && blank && surplus.len() == 1;
+        let is_blank = surplus.iter().all(|cell| cell.as_ref().is_empty());
+        let is_valid = cells.len() == expected || self.allows_spare_cell && is_blank && surplus.len() == 1;
         match self.ragged_rows {
-            _ if is_good => {}
-            RaggedRows::Pad if blank => {}
+            _ if is_valid => {}
+            RaggedRows::Pad if is_blank => {}
             RaggedRows::Skip => return Ok(()),
             RaggedRows::Pad | RaggedRows::Error => {
                 let (line, found) = (line(), cells.len());
-                let fix = match blank {
+                let suggestion = match is_blank {
                     true => "`ragged_rows` pads or skips such rows",
                     false => "`ragged_rows: skip` skips such rows",
                 };
-                return Err(read_error!("line {line}: expected {expected} cells, found {found}; {fix}"));
+                return Err(read_error!(
+                    "line {line}: expected {expected} cells, found {found}; {suggestion}"
+                ));
             }
         }
         if self.rows.len() == RECORD_LIMIT {
@@ -420,7 +425,7 @@ impl TableBuilder {
                 self.names.len() == 1 || self.is_prose || self.names.iter().any(|name| is_sentence(name));
             if is_message && !is_known {
                 let expected = format!("line {line}: expected a table, found one line ");
-                return Err(ReadError::with_quote(MAX_SHOWN, &expected, &self.names.join(", ")));
+                return Err(ReadError::with_quote(QUOTE_LIMIT_CHARACTERS, &expected, &self.names.join(", ")));
             }
         }
         Ok(Value::Array(self.rows))
@@ -431,11 +436,11 @@ impl TableBuilder {
 /// `<DATE>,<TIME>`, which are not markup.
 fn is_markup(names: &[String]) -> bool {
     let Some(first) = names.first() else { return false };
-    let in_brackets =
+    let are_in_brackets =
         names.len() > 1 && names.iter().all(|name| name.starts_with('<') && name.ends_with('>'));
     let is_name_of_tag = |c: char| c.is_ascii_alphabetic() || matches!(c, '!' | '?' | '/');
     let is_tag = first.strip_prefix('<').is_some_and(|rest| rest.starts_with(is_name_of_tag));
-    begins_page(first) || is_tag && !in_brackets
+    begins_page(first) || is_tag && !are_in_brackets
 }
 
 /// Whether a column name looks like a part of a sentence. It is checked only for a header without rows and
@@ -450,8 +455,12 @@ fn begins_page(cell: &str) -> bool {
     begins_with_tag(cell.as_bytes(), &["<!doctype", "<html", "<?xml"])
 }
 
-fn markup(line: usize, begin: &str) -> ReadError {
-    ReadError::with_quote(MAX_SHOWN, &format!("line {line}: expected a table, found markup: "), begin)
+fn markup_error(line: usize, start: &str) -> ReadError {
+    ReadError::with_quote(
+        QUOTE_LIMIT_CHARACTERS,
+        &format!("line {line}: expected a table, found markup: "),
+        start,
+    )
 }
 
 /// Returns the text after its first `count` lines, which end with `end`.

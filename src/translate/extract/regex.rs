@@ -57,8 +57,8 @@ impl Setting for CapturePatterns {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         Self::read_with(value, |pattern| {
-            let in_blocks = pattern.sibling("each").and_then(Node::as_text) == Some("block");
-            let captures = CapturePattern::plain(Pattern::read_with(pattern, in_blocks)?);
+            let is_in_blocks = pattern.sibling("each").and_then(Node::as_text) == Some("block");
+            let captures = CapturePattern::plain(Pattern::read_with(pattern, is_in_blocks)?);
             captures.check_names(pattern, "`(?<temperature>\\d+)`")
         })
     }
@@ -76,13 +76,13 @@ impl CapturePatterns {
             return value.reject(Invalid::new("`pattern` is empty", help).with_code(Code::EmptyValue));
         }
         let part = |node| value.part(node, "the pattern", ValueKind::Text);
-        let read = read_each(patterns.iter().map(|node| read(&part(node))))?;
+        let compiled = read_each(patterns.iter().map(|node| read(&part(node))))?;
         if patterns.len() > 1 && value.sibling("each").and_then(Node::as_text) == Some("match") {
             let help = "write `each: line` or `each: block`, which join the captures of several patterns";
             let invalid = Invalid::new("`each: match` requires one pattern, found several", help);
             return value.reject_at(patterns[1].span, invalid.with_code(Code::ConflictingKeys));
         }
-        Ok(Self(read))
+        Ok(Self(compiled))
     }
 }
 
@@ -110,8 +110,9 @@ pub struct Capture {
 impl CapturePattern {
     /// Creates a pattern whose captures keep their names and are strings.
     pub fn plain(pattern: Pattern) -> Self {
-        let text = |name: &str| Capture { group: name.to_owned(), name: name.to_owned(), kind: None };
-        let captures = pattern.names().map(text).collect();
+        let string_capture =
+            |name: &str| Capture { group: name.to_owned(), name: name.to_owned(), kind: None };
+        let captures = pattern.names().map(string_capture).collect();
         Self { source: pattern.to_string(), captures, pattern }
     }
 
@@ -126,7 +127,7 @@ impl CapturePattern {
     }
 
     /// Adds the captures of the match `found` in a block to a record.
-    fn read(
+    fn add_captures(
         &self,
         found: &regex::Captures<'_>,
         block: LineBlock<'_>,
@@ -137,8 +138,8 @@ impl CapturePattern {
             let mut value = Value::from(captured.as_str());
             if let Some(kind) = kind {
                 value = kind.apply(&value).map_err(|error| {
-                    let place = format!("line {}: `{name}`", block.line_of(captured.start()));
-                    error.with_subject(&place, &place)
+                    let subject = format!("line {}: `{name}`", block.line_of(captured.start()));
+                    error.with_subject(&subject, &subject)
                 })?;
             }
             add(record, name, value);
@@ -167,19 +168,19 @@ impl Regex {
     /// searches may take quadratic time.
     pub(super) fn extract(&self, text: &str, stop: Option<&WorkBudget>) -> Result<Value, ReadError> {
         let text = &*with_plain_line_ends(text);
-        let whole = LineBlock { text, line: 1 };
-        let (records, what) = match self.each {
+        let whole_text = LineBlock { text, line: 1 };
+        let (records, subject) = match self.each {
             SearchScope::First => {
-                return self.record(whole).unwrap_or_else(|| Err(self.no_match_error("text")));
+                return self.record(whole_text).unwrap_or_else(|| Err(self.no_match_error("text")));
             }
             SearchScope::Match => {
                 let matches = self.patterns.0.iter().take(1).flat_map(|pattern| {
                     pattern.pattern.captures_iter(text).map(move |found| {
                         // The search for the next match may read the whole rest of the text.
-                        let left = text.len() - found.get(0).map_or(0, |whole| whole.start());
-                        WorkBudget::check_search(stop, left)?;
+                        let remaining = text.len() - found.get(0).map_or(0, |whole| whole.start());
+                        WorkBudget::check_search(stop, remaining)?;
                         let mut record = Map::new();
-                        pattern.read(&found, whole, &mut record).map(|()| Value::Object(record))
+                        pattern.add_captures(&found, whole_text, &mut record).map(|()| Value::Object(record))
                     })
                 });
                 (gather(matches, "matches")?, "text")
@@ -193,7 +194,7 @@ impl Regex {
             }
         };
         if records.is_empty() && !self.records.allow_empty {
-            return Err(self.no_match_error(what));
+            return Err(self.no_match_error(subject));
         }
         Ok(Value::Array(records))
     }
@@ -203,7 +204,7 @@ impl Regex {
         let mut record = None;
         for pattern in &self.patterns.0 {
             let Some(found) = pattern.pattern.captures(block.text) else { continue };
-            if let Err(error) = pattern.read(&found, block, record.get_or_insert_with(Map::new)) {
+            if let Err(error) = pattern.add_captures(&found, block, record.get_or_insert_with(Map::new)) {
                 return Some(Err(error));
             }
         }
@@ -228,9 +229,9 @@ impl Regex {
         self.patterns.0.iter().filter(missing).map(|pattern| pattern.source.as_str())
     }
 
-    fn no_match_error(&self, what: &str) -> ReadError {
+    fn no_match_error(&self, subject: &str) -> ReadError {
         let patterns = suggest::quoted_list(self.patterns.0.iter().map(|pattern| pattern.source.as_str()));
-        read_error!("expected {what} that matches {patterns}, found none")
+        read_error!("expected {subject} that matches {patterns}, found none")
     }
 }
 
@@ -253,9 +254,9 @@ mod tests {
         text: &str,
         expected: Result<&str, &str>,
     ) {
-        let multi_line = each == SearchScope::Block;
+        let is_multi_line = each == SearchScope::Block;
         let compiled = |source: &&str| {
-            let pattern = if multi_line { Pattern::multi_line(source) } else { Pattern::compile(source) };
+            let pattern = if is_multi_line { Pattern::multi_line(source) } else { Pattern::compile(source) };
             CapturePattern::plain(pattern.unwrap())
         };
         let regex =

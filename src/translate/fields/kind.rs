@@ -118,8 +118,8 @@ impl FieldType {
             (Multiplicity::One, value) => self.apply_to_one(value),
             (Multiplicity::List, Value::Array(items)) => {
                 let typed = items.iter().enumerate().map(|(index, item)| {
-                    let place = || format!("item {}", index + 1);
-                    self.apply_to_one(item).map_err(|error| error.with_subject(&place(), &place()))
+                    let subject = || format!("item {}", index + 1);
+                    self.apply_to_one(item).map_err(|error| error.with_subject(&subject(), &subject()))
                 });
                 typed.collect::<Result<_, _>>().map(Value::Array)
             }
@@ -253,11 +253,11 @@ impl Enumeration {
 
     pub(super) fn read(&self, text: &str) -> Option<Value> {
         let text = text.trim();
-        let same = |word: &str| {
+        let is_same = |word: &str| {
             if self.ignore_case { word.eq_ignore_ascii_case(text) } else { word == text }
         };
-        let known = self.words.iter().find(|(word, _)| same(word)).map(|(_, value)| value);
-        known.or(self.rest.as_ref()).cloned()
+        let listed_value = self.words.iter().find(|(word, _)| is_same(word)).map(|(_, value)| value);
+        listed_value.or(self.rest.as_ref()).cloned()
     }
 
     fn schema(&self) -> Value {
@@ -268,11 +268,11 @@ impl Enumeration {
     }
 }
 
-/// Returns the first `most` distinct items, in order.
-pub(in crate::translate) fn distinct<T: PartialEq>(items: impl Iterator<Item = T>, most: usize) -> Vec<T> {
+/// Returns the first `max` distinct items, in order.
+pub(in crate::translate) fn distinct<T: PartialEq>(items: impl Iterator<Item = T>, max: usize) -> Vec<T> {
     let mut distinct = Vec::new();
     for item in items {
-        if distinct.len() < most && !distinct.contains(&item) {
+        if distinct.len() < max && !distinct.contains(&item) {
             distinct.push(item);
         }
     }
@@ -282,8 +282,8 @@ pub(in crate::translate) fn distinct<T: PartialEq>(items: impl Iterator<Item = T
 impl fmt::Display for Enumeration {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let one_of = if self.words.len() == 1 { "" } else { "one of " };
-        let listed = quoted_list(self.words.iter().map(|(word, _)| word));
-        write!(formatter, "{one_of}{listed}")
+        let words = quoted_list(self.words.iter().map(|(word, _)| word));
+        write!(formatter, "{one_of}{words}")
     }
 }
 
@@ -310,16 +310,16 @@ impl Setting for Enumeration {
         }
         let ignore_case =
             value.sibling("ignore_case").is_some_and(|node| matches!(node.kind, Kind::Boolean(true)));
-        let (mut words, mut rest, mut known) = (Vec::new(), None, HashMap::new());
-        let mut add = |word: &str, meaning: Value, place: SourceSpan| {
+        let (mut words, mut rest, mut first_indexes) = (Vec::new(), None, HashMap::new());
+        let mut add = |word: &str, meaning: Value, span: SourceSpan| {
             let compared = if ignore_case { word.to_ascii_lowercase() } else { word.to_owned() };
             let index = words.len();
-            let first = *known.entry(compared).or_insert(index);
+            let first = *first_indexes.entry(compared).or_insert(index);
             words.push((word.to_owned(), meaning));
             if first < index {
                 let (word, first) = (quoted(word), quoted(&words[first].0));
                 let message = format!("{word} has no effect: `values` has {first} before it");
-                let at = Code::DuplicateValue.at_span(place);
+                let at = Code::DuplicateValue.at_span(span);
                 value.context.report.warning(at, message, "remove one of the two");
             }
         };

@@ -133,46 +133,50 @@ impl Fields {
     /// # Errors
     ///
     /// A sentence with the first missing field.
-    pub(crate) fn check_names(&self, found: &Map<String, Value>) -> Result<(), ReadError> {
-        let without = |field: &&Field| field.missing == OnMissing::Error && field.from.find(found).is_none();
-        match self.list.iter().find(without) {
-            Some(field) => Err(missing(field, found)),
+    pub(crate) fn check_names(&self, object: &Map<String, Value>) -> Result<(), ReadError> {
+        let is_missing =
+            |field: &&Field| field.missing == OnMissing::Error && field.from.find(object).is_none();
+        match self.list.iter().find(is_missing) {
+            Some(field) => Err(missing_error(field, object)),
             None => Ok(()),
         }
     }
 
-    fn apply_to_one(&self, found: &Map<String, Value>) -> Result<Map<String, Value>, ReadError> {
+    fn apply_to_one(&self, object: &Map<String, Value>) -> Result<Map<String, Value>, ReadError> {
         let mut typed = Map::with_capacity(self.list.len());
         for field in &self.list {
             let value = field
                 .from
-                .find(found)
+                .find(object)
                 .filter(|value| field.missing == OnMissing::Error || !field.kind.is_missing(value));
             match (value, &field.missing) {
                 (Some(value), _) => {
-                    let place = || format!("field `{}`", field.name);
-                    let value =
-                        field.kind.apply(value).map_err(|error| error.with_subject(&place(), &place()))?;
+                    let subject = || format!("field `{}`", field.name);
+                    let value = field
+                        .kind
+                        .apply(value)
+                        .map_err(|error| error.with_subject(&subject(), &subject()))?;
                     typed.insert(field.name.clone(), value);
                 }
                 (None, OnMissing::Omit) => {}
                 (None, OnMissing::Default(value)) => {
                     typed.insert(field.name.clone(), Value::clone(value));
                 }
-                (None, OnMissing::Error) => return Err(missing(field, found)),
+                (None, OnMissing::Error) => return Err(missing_error(field, object)),
             }
         }
         // Add members that no field uses, under their own names. Missing values are dropped.
         if let Some(others) = &self.others {
-            let used_keys: Vec<&str> = self.list.iter().map(|field| field.from.key_in(found)).collect();
+            let used_keys: Vec<&str> = self.list.iter().map(|field| field.from.key_in(object)).collect();
             let is_taken =
                 |name: &str| used_keys.contains(&name) || self.list.iter().any(|field| field.name == name);
             for (name, value) in
-                found.iter().filter(|(name, value)| !is_taken(name) && !others.is_missing(value))
+                object.iter().filter(|(name, value)| !is_taken(name) && !others.is_missing(value))
             {
-                let plain = || format!("another field, with a name of {} bytes", name.len());
-                let place = |error: ReadError| error.with_subject(&format!("field `{name}`"), &plain());
-                let value = others.apply(value).map_err(place)?;
+                let plain_subject = || format!("another field, with a name of {} bytes", name.len());
+                let add_subject =
+                    |error: ReadError| error.with_subject(&format!("field `{name}`"), &plain_subject());
+                let value = others.apply(value).map_err(add_subject)?;
                 typed.insert(name.clone(), value);
             }
         }
@@ -192,8 +196,8 @@ pub(crate) fn each_record(
     typed.collect::<Result<_, _>>().map(Value::Array)
 }
 
-fn missing(field: &Field, found: &Map<String, Value>) -> ReadError {
-    let names = quoted_list(found.keys().map(|name| cut_characters(name, MAX_SHOWN)));
+fn missing_error(field: &Field, object: &Map<String, Value>) -> ReadError {
+    let names = quoted_list(object.keys().map(|name| cut_characters(name, MAX_SHOWN)));
     let found = if names.is_empty() { "nothing" } else { &names };
     let expected = format!("field `{}` is missing: expected `{}` in the response", field.name, field.from);
     ReadError::new(format!("{expected}, found {found}"), expected)
@@ -227,8 +231,8 @@ impl FieldPath {
     }
 
     /// Outermost key that the path uses in an object.
-    fn key_in(&self, found: &Map<String, Value>) -> &str {
-        if found.contains_key(&self.text) { &self.text } else { self.first() }
+    fn key_in(&self, object: &Map<String, Value>) -> &str {
+        if object.contains_key(&self.text) { &self.text } else { self.first() }
     }
 
     /// The path as configured.
@@ -237,12 +241,12 @@ impl FieldPath {
     }
 
     /// The value at the path, if there is one.
-    pub(crate) fn find<'v>(&self, found: &'v Map<String, Value>) -> Option<&'v Value> {
-        if let Some(value) = found.get(&self.text) {
+    pub(crate) fn find<'v>(&self, object: &'v Map<String, Value>) -> Option<&'v Value> {
+        if let Some(value) = object.get(&self.text) {
             return Some(value);
         }
         let mut steps = self.steps.iter();
-        let first = found.get(steps.next()?)?;
+        let first = object.get(steps.next()?)?;
         steps.try_fold(first, |value, step| {
             match value {
                 Value::Object(members) => members.get(step),

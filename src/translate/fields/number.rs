@@ -55,14 +55,14 @@ impl NumberForm {
     /// format. The caller must check the digits.
     pub(crate) fn plain<'t>(&self, text: &'t str) -> Option<Cow<'t, str>> {
         let text = text.trim();
-        let (sign, rest) = sign_of(text);
+        let (sign, rest) = split_sign(text);
         let bare = self.prefix.iter().find_map(|word| rest.strip_prefix(word.trim())).map_or(rest, str::trim);
         let number =
             self.suffix.iter().find_map(|word| bare.strip_suffix(word.trim())).map_or(bare, str::trim);
         if number == rest && self.decimal == '.' && self.thousands.is_none() {
             return Some(Cow::Borrowed(text));
         }
-        let (inner_sign, digits) = if sign.is_empty() { sign_of(number) } else { ("", number) };
+        let (inner_sign, digits) = if sign.is_empty() { split_sign(number) } else { ("", number) };
         let end = digits.find([self.decimal, 'e', 'E']).unwrap_or(digits.len());
         let (whole, fraction) = digits.split_at(end);
         if self.decimal != '.' && fraction.contains('.') {
@@ -79,7 +79,7 @@ impl NumberForm {
     }
 }
 
-fn sign_of(text: &str) -> (&str, &str) {
+fn split_sign(text: &str) -> (&str, &str) {
     let end = usize::from(text.starts_with(['-', '+']));
     let (sign, rest) = text.split_at(end);
     (sign, rest.trim_start())
@@ -95,10 +95,10 @@ pub(super) fn without_groups(whole: &str, separator: char) -> Option<String> {
     };
     let groups: Vec<&str> = whole.split(is_separator).collect();
     let [first, middle @ .., last] = groups.as_slice() else { return Some(whole.to_owned()) };
-    let fits = (1..=3).contains(&first.len())
+    let is_valid = (1..=3).contains(&first.len())
         && last.len() == 3
         && middle.iter().all(|group| (2..=3).contains(&group.len()));
-    fits.then(|| groups.concat())
+    is_valid.then(|| groups.concat())
 }
 
 /// Format of a size.
@@ -222,7 +222,7 @@ pub(super) fn time_unit(name: &str) -> Option<i128> {
         return None;
     }
     // jiff accepts the micro sign; programs also write the Greek letter.
-    span(&format!("1{}", name.to_lowercase().replace('μ', "µ")))
+    span_nanos(&format!("1{}", name.to_lowercase().replace('μ', "µ")))
 }
 
 impl DurationForm {
@@ -236,15 +236,15 @@ impl DurationForm {
         let text = text.trim();
         let (sign, rest) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest.trim_start()));
         let nanos = match rest.starts_with('P') {
-            true => span(rest).ok_or(EXPECTED)?,
-            false => self.parts(rest)?,
+            true => span_nanos(rest).ok_or(EXPECTED)?,
+            false => self.parse_parts(rest)?,
         };
         let exponent = if self.output_unit == ResultUnit::Seconds { -9 } else { -6 };
         let number = without_exponent(&format!("{}e{exponent}", sign * nanos));
         number.and_then(|number| to_number(&number)).ok_or(EXPECTED)
     }
 
-    fn parts(&self, text: &str) -> Result<i128, &'static str> {
+    fn parse_parts(&self, text: &str) -> Result<i128, &'static str> {
         let (mut total, mut last_unit, mut rest) = (0_i128, i128::MAX, text);
         while !rest.is_empty() {
             let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
@@ -255,13 +255,13 @@ impl DurationForm {
                     return Err(EXPECTED);
                 }
                 let has_days = last_unit < i128::MAX;
-                return total.checked_add(self.clock(rest, has_days)?).ok_or(EXPECTED);
+                return total.checked_add(self.parse_clock(rest, has_days)?).ok_or(EXPECTED);
             }
-            let spaced = after.trim_start();
-            let letters = spaced.find(|c: char| !c.is_alphabetic()).unwrap_or(spaced.len());
-            let (name, after) = spaced.split_at(letters);
+            let trimmed = after.trim_start();
+            let letters = trimmed.find(|c: char| !c.is_alphabetic()).unwrap_or(trimmed.len());
+            let (name, after) = trimmed.split_at(letters);
             let unit = match name {
-                "" if rest == text && spaced.is_empty() => self.unit_nanos,
+                "" if rest == text && trimmed.is_empty() => self.unit_nanos,
                 _ => time_unit(name).ok_or(EXPECTED)?,
             };
             // Units must decrease: the meaning of `5m 3m` or `3s 5m` is unclear.
@@ -277,17 +277,17 @@ impl DurationForm {
     }
 
     /// Parses `1-02:03:04`, `1:02:03` or `4:05`, with or without a fraction.
-    fn clock(&self, text: &str, has_days: bool) -> Result<i128, &'static str> {
+    fn parse_clock(&self, text: &str, has_days: bool) -> Result<i128, &'static str> {
         let (days, has_days, text) = match text.split_once('-') {
             Some((days, clock)) if !has_days => (scaled(days, DAY).ok_or(EXPECTED)?, true, clock),
             Some(_) => return Err(EXPECTED),
             None => (0, has_days, text),
         };
-        let hours_first = has_days || text.matches(':').count() == 2;
+        let begins_with_hours = has_days || text.matches(':').count() == 2;
         let parts: Vec<&str> = text.split(':').collect();
         let units: &[i128] = match (parts.len(), self.clock) {
             (3, _) => &[HOUR, MINUTE, SECOND],
-            (2, clock) if hours_first || clock == Some(ShortClock::Hours) => &[HOUR, MINUTE],
+            (2, clock) if begins_with_hours || clock == Some(ShortClock::Hours) => &[HOUR, MINUTE],
             (2, Some(ShortClock::Minutes)) => &[MINUTE, SECOND],
             (2, None) => return Err(SHORT_CLOCK),
             _ => return Err(EXPECTED),
@@ -312,7 +312,7 @@ const SHORT_CLOCK: &str =
 
 /// Parses `P1DT2H3M4.5S`, `P2W` or `1min` to nanoseconds. Years and months are rejected, because their
 /// lengths vary.
-fn span(text: &str) -> Option<i128> {
+fn span_nanos(text: &str) -> Option<i128> {
     let duration = text.parse::<Span>().ok()?.to_duration(SpanRelativeTo::days_are_24_hours());
     duration.ok().map(|duration| duration.as_nanos())
 }

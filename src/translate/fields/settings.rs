@@ -119,8 +119,9 @@ impl Setting for TypeWord {
         if let Some(word) = Self::parse(value.node) {
             return Ok(word);
         }
-        let listed = suggest::quoted_list(TYPE_NAMES);
-        let message = format!("the type of a field must be one of {listed}; found {}", value.node.describe());
+        let type_names = suggest::quoted_list(TYPE_NAMES);
+        let message =
+            format!("the type of a field must be one of {type_names}; found {}", value.node.describe());
         let word = value.node.scalar().unwrap_or_default();
         let help = suggest::nearest(word.trim_end_matches(['[', ']', '?']), TYPE_NAMES).map_or_else(
             || "add `[]` for a list, `?` for an optional field".to_owned(),
@@ -133,8 +134,8 @@ impl Setting for TypeWord {
 impl FieldOptions {
     /// Reports options that the configured type does not have.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let written = section.entry("type").map(|entry| TypeWord::parse(&entry.value));
-        let word = match (written, section.entry("values")) {
+        let configured = section.entry("type").map(|entry| TypeWord::parse(&entry.value));
+        let word = match (configured, section.entry("values")) {
             (None, None) => {
                 return Err(section.missing("a field has no `type`".to_owned(), "write `type: number`"));
             }
@@ -160,12 +161,12 @@ impl FieldOptions {
     }
 
     fn field(self, value: &Cursor<'_>) -> Checked<FieldSetting> {
-        let of_values = TypeWord { name: "values", count: Multiplicity::One, optional: false };
-        let TypeWord { name, count, optional } = self.type_word.unwrap_or(of_values);
+        let values_word = TypeWord { name: "values", count: Multiplicity::One, optional: false };
+        let TypeWord { name, count, optional } = self.type_word.unwrap_or(values_word);
         let is_optional = optional || self.optional;
         let reject_key = |name, message: &str, help: &str| {
-            let place = value.node.entry(name).map_or(value.key_span, |entry| entry.key.span);
-            value.reject_coded(Code::ConflictingKeys.at_span(place), message, help)
+            let span = value.node.entry(name).map_or(value.key_span, |entry| entry.key.span);
+            value.reject_coded(Code::ConflictingKeys.at_span(span), message, help)
         };
         let decimal = self.number.decimal;
         if self.number.thousands == Some(decimal) {
@@ -177,11 +178,11 @@ impl FieldOptions {
             warn_of_null_words(value, values, &self.null_values);
         }
         // Reads the unit of numbers without a unit.
-        let unit = |default: &str, read: &dyn Fn(&str) -> Option<i128>, help: &str| {
+        let read_unit = |default: &str, parse: &dyn Fn(&str) -> Option<i128>, help: &str| {
             let name = self.input_unit.as_deref().unwrap_or(default);
-            let place = value.node.get("input_unit").map_or(value.node.span, |node| node.span);
-            let at = Code::UnknownValue.at_span(place);
-            read(name).map_or_else(|| value.reject_coded(at, format!("unknown unit `{name}`"), help), Ok)
+            let span = value.node.get("input_unit").map_or(value.node.span, |node| node.span);
+            let at = Code::UnknownValue.at_span(span);
+            parse(name).map_or_else(|| value.reject_coded(at, format!("unknown unit `{name}`"), help), Ok)
         };
         let kind = match (self.values, name) {
             (Some(values), _) => FieldKind::Values(values.into()),
@@ -191,8 +192,8 @@ impl FieldOptions {
             (None, "boolean") => {
                 let (yes, no) = (&self.true_values, &self.false_values);
                 let is_no = |word: &&String| no.iter().any(|no| no.eq_ignore_ascii_case(word));
-                if let Some(both) = yes.iter().find(is_no) {
-                    let message = format!("`{both}` is in both `true_values` and `false_values`");
+                if let Some(word) = yes.iter().find(is_no) {
+                    let message = format!("`{word}` is in both `true_values` and `false_values`");
                     let at = Code::DuplicateValue.at_span(value.key_span);
                     return value.reject_coded(at, message, "remove it from one of the lists");
                 }
@@ -201,12 +202,12 @@ impl FieldOptions {
             (None, "date-time") => FieldKind::DateTime(self.time),
             (None, "date") => FieldKind::Date(self.time),
             (None, "duration") => {
-                let unit_nanos = unit("s", &time_unit, "write `ms`, `s`, `min`, `h` or `d`")?;
+                let unit_nanos = read_unit("s", &time_unit, "write `ms`, `s`, `min`, `h` or `d`")?;
                 FieldKind::Duration(DurationForm { unit_nanos, ..self.duration })
             }
             (None, "size") => {
                 let read = |name: &str| size_unit(name, self.size.kilo_base);
-                let unit_bytes = unit("B", &read, "write `B`, `K`, `kB`, `KiB`, `MiB`, …")?;
+                let unit_bytes = read_unit("B", &read, "write `B`, `K`, `kB`, `KiB`, `MiB`, …")?;
                 FieldKind::Size(SizeForm { unit_bytes, decimal, ..self.size })
             }
             (None, "object") => FieldKind::Object(self.fields),
@@ -241,11 +242,11 @@ impl Setting for FieldSetting {
 /// Warns about strings of `values` that are also in `null_values`, which makes them null.
 fn warn_of_null_words(value: &Cursor<'_>, values: &Enumeration, nulls: &[String]) {
     let is_null = |word: &str| nulls.iter().any(|null| null.eq_ignore_ascii_case(word));
-    let place = value.node.entry("values").map_or(value.key_span, |entry| entry.key.span);
+    let span = value.node.entry("values").map_or(value.key_span, |entry| entry.key.span);
     for (word, _) in values.words.iter().filter(|(word, _)| is_null(word)) {
         let message =
             format!("{} in `values` has no effect: `null_values` has it, too", suggest::quoted(word));
-        let at = Code::DuplicateValue.at_span(place);
+        let at = Code::DuplicateValue.at_span(span);
         value.context.report.warning(at, message, "remove one of the two");
     }
 }
@@ -260,9 +261,9 @@ fn check_default(value: &Cursor<'_>, kind: &FieldType, default: &Value) -> Check
         Multiplicity::List => "write a list: `[…]`",
         Multiplicity::One => "write a value of the field's own type",
     };
-    let place = value.node.get("default").map_or(value.node.span, |node| node.span);
+    let span = value.node.get("default").map_or(value.node.span, |node| node.span);
     let message = format!("`default` is not a valid value of the field: it {}", violation.message);
-    value.reject_at(place, Invalid::new(message, help))
+    value.reject_at(span, Invalid::new(message, help))
 }
 
 impl Setting for Fields {
@@ -317,7 +318,7 @@ fn read_words(value: &Cursor<'_>) -> Checked<Vec<String>> {
     if items.is_empty() {
         return value.reject_empty(&help);
     }
-    let word = |item: &Node| {
+    let read_word = |item: &Node| {
         let (message, help) = match (item.scalar(), &item.kind) {
             (Some(word), _) => return Ok(word),
             // YAML reads `NULL` (as databases write it), `~` and an empty value as null.
@@ -330,5 +331,5 @@ fn read_words(value: &Cursor<'_>) -> Checked<Vec<String>> {
         };
         value.reject_coded(Code::WrongType.at_span(item.span), message, help)
     };
-    items.iter().map(word).collect()
+    items.iter().map(read_word).collect()
 }

@@ -76,17 +76,17 @@ proptest! {
         let mut kind = FieldType::from(kinds().swap_remove(kind));
         kind.count = if list { Multiplicity::List } else { Multiplicity::One };
         kind.nulls = if null { vec!["-".into()] } else { Vec::new() };
-        let described = kind.schema();
-        let formatted = described.get("format").cloned();
+        let schema = kind.schema();
+        let format_name = schema.get("format").cloned();
         match kind.apply(&value) {
             Ok(typed) => {
-                prop_assert!(Schema::compile(&described).unwrap().accepts(&typed), "{typed} of {value}");
-                if let (Some(Value::String(format)), Value::String(text)) = (formatted, &typed) {
-                    let fits = match format.as_str() {
+                prop_assert!(Schema::compile(&schema).unwrap().accepts(&typed), "{typed} of {value}");
+                if let (Some(Value::String(format)), Value::String(text)) = (format_name, &typed) {
+                    let is_valid = match format.as_str() {
                         "date-time" => text.parse::<jiff::Timestamp>().is_ok(),
                         _ => text.parse::<jiff::civil::Date>().is_ok() && text.len() == 10,
                     };
-                    prop_assert!(fits && text.as_bytes()[4] == b'-', "{}", text);
+                    prop_assert!(is_valid && text.as_bytes()[4] == b'-', "{}", text);
                 }
             }
             Err(error) => {
@@ -98,11 +98,11 @@ proptest! {
 }
 
 #[track_caller]
-fn check(fields: &Fields, found: Value, expected: Result<Value, &str>) {
-    match (fields.apply(&found), expected) {
+fn check(fields: &Fields, value: Value, expected: Result<Value, &str>) {
+    match (fields.apply(&value), expected) {
         (Ok(typed), Ok(expected)) => assert_eq!(typed, expected),
         (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
-        (typed, _) => panic!("{found}: {typed:?}"),
+        (typed, _) => panic!("{value}: {typed:?}"),
     }
 }
 

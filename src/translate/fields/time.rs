@@ -73,13 +73,14 @@ impl TimeFormat {
     ///
     /// # Errors
     ///
-    /// A sentence, if the format is invalid, lacks the date, or lacks the hour although `wants_time` is set.
-    pub fn directives(text: &str, wants_time: bool) -> Result<Self, String> {
+    /// A sentence, if the format is invalid, lacks the date, or lacks the hour although `requires_time` is
+    /// set.
+    pub fn directives(text: &str, requires_time: bool) -> Result<Self, String> {
         let zone = TimeZone::fixed(Offset::constant(1));
-        let read = read_back(text, zone).map_err(|error| error.to_string())?;
-        if read.timestamp().is_none() {
-            read.to_date().map_err(|_| "it has no year, month and day".to_owned())?;
-            if wants_time && read.hour().is_none() {
+        let parsed = read_back(text, zone).map_err(|error| error.to_string())?;
+        if parsed.timestamp().is_none() {
+            parsed.to_date().map_err(|_| "it has no year, month and day".to_owned())?;
+            if requires_time && parsed.hour().is_none() {
                 return Err("it has no hour".to_owned());
             }
         }
@@ -92,8 +93,8 @@ impl TimeFormat {
             Self::Directives(directives) => directives,
             Self::Standard | Self::Unix(..) => return true,
         };
-        read_back(directives, TimeZone::UTC).is_ok_and(|read| {
-            read.timestamp().is_some() || read.offset().is_some() || read.iana_time_zone().is_some()
+        read_back(directives, TimeZone::UTC).is_ok_and(|parsed| {
+            parsed.timestamp().is_some() || parsed.offset().is_some() || parsed.iana_time_zone().is_some()
         })
     }
 
@@ -129,11 +130,11 @@ impl TimeOptions {
         let time = found.time().map(|time| date.to_datetime(time));
         // A zone in the text, as in `2026-11-21T09:30[Europe/Oslo]` (RFC 9557), overrides `timezone`.
         let offset = found.to_numeric_offset();
-        let own_zone = match offset {
+        let text_zone = match offset {
             Some(_) => None,
             None => found.to_time_zone().map_err(|_| self.expected(A_DATE_TIME))?.map(TimeZoneSetting),
         };
-        let (instant, offset) = match (time, offset, own_zone.as_ref().or(self.zone.as_ref())) {
+        let (instant, offset) = match (time, offset, text_zone.as_ref().or(self.zone.as_ref())) {
             (Some(time), Some(offset), _) => {
                 (offset.to_timestamp(time).map_err(|_| self.expected(A_DATE_TIME))?, offset)
             }
@@ -158,12 +159,12 @@ impl TimeOptions {
             }
         };
         // RFC 3339 has no seconds in an offset, but time zones of the 19th century do.
-        let written = if offset == Offset::UTC || offset.seconds() % 60 != 0 {
+        let formatted = if offset == Offset::UTC || offset.seconds() % 60 != 0 {
             instant.to_string()
         } else {
             instant.display_with_offset(offset).to_string()
         };
-        self.with_four_digits(written)
+        self.with_four_digits(formatted)
     }
 
     /// Parses a date. The result is the calendar day in the text, not in UTC; for a Unix time, the day in
@@ -177,30 +178,30 @@ impl TimeOptions {
     }
 
     /// Rejects years without four digits, which RFC 3339 requires.
-    fn with_four_digits(&self, written: String) -> Result<String, String> {
-        match written.as_bytes().get(4) == Some(&b'-') && !written.starts_with('-') {
-            true => Ok(written),
+    fn with_four_digits(&self, formatted: String) -> Result<String, String> {
+        match formatted.as_bytes().get(4) == Some(&b'-') && !formatted.starts_with('-') {
+            true => Ok(formatted),
             false => Err(self.expected("a date with a year from 0 to 9999,")),
         }
     }
 
-    fn expected(&self, what: &str) -> String {
+    fn expected(&self, expected_type: &str) -> String {
         let names: Vec<_> = self.formats.iter().map(TimeFormat::name).collect();
-        format!("{what} {}", names.join(", or "))
+        format!("{expected_type} {}", names.join(", or "))
     }
 
-    /// Parses a date, with a time and an offset if present. `what` is the expected type, for error messages.
-    fn find<'t>(&self, text: &'t str, what: &str) -> Result<Pieces<'t>, String> {
+    /// Parses a date, with a time and an offset if present. `expected_type` is for error messages.
+    fn find<'t>(&self, text: &'t str, expected_type: &str) -> Result<Pieces<'t>, String> {
         // `%Y` parses `26` as the year 26, but no server means that.
         let is_short = |found: &Pieces<'_>| {
             let year = found.date().year();
             (0..100).contains(&year) && !text.contains(&format!("{year:04}"))
         };
-        let mut found = self.formats.iter().filter_map(|form| self.read(form, text)).peekable();
-        let is_any = found.peek().is_some();
-        found.find(|found| !is_short(found)).ok_or_else(|| match is_any {
-            true => format!("{what} whose year has four digits (a year of two is `%y` in `format`)"),
-            false => self.expected(what),
+        let mut candidates = self.formats.iter().filter_map(|form| self.read(form, text)).peekable();
+        let has_candidate = candidates.peek().is_some();
+        candidates.find(|found| !is_short(found)).ok_or_else(|| match has_candidate {
+            true => format!("{expected_type} whose year has four digits (a year of two is `%y` in `format`)"),
+            false => self.expected(expected_type),
         })
     }
 
@@ -228,21 +229,21 @@ impl TimeOptions {
 }
 
 fn parse_with_directives(directives: &str, text: &str) -> Option<Pieces<'static>> {
-    let read = strtime::parse(directives, text).ok()?;
-    if let Some(instant) = read.timestamp() {
-        return Some(Pieces::from((instant, read.offset().unwrap_or(Offset::UTC))));
+    let parsed = strtime::parse(directives, text).ok()?;
+    if let Some(instant) = parsed.timestamp() {
+        return Some(Pieces::from((instant, parsed.offset().unwrap_or(Offset::UTC))));
     }
-    if read.iana_time_zone().is_some() {
-        let zoned = read.to_zoned().ok()?;
+    if parsed.iana_time_zone().is_some() {
+        let zoned = parsed.to_zoned().ok()?;
         // Reject a local time that the zone skips: it would become another time.
-        let exists = read.to_datetime().is_ok_and(|written| written == zoned.datetime());
+        let exists = parsed.to_datetime().is_ok_and(|datetime| datetime == zoned.datetime());
         return exists.then(|| Pieces::from((zoned.timestamp(), zoned.offset())));
     }
-    let pieces = match read.hour() {
-        Some(_) => Pieces::from(read.to_datetime().ok()?),
-        None => Pieces::from(read.to_date().ok()?),
+    let pieces = match parsed.hour() {
+        Some(_) => Pieces::from(parsed.to_datetime().ok()?),
+        None => Pieces::from(parsed.to_date().ok()?),
     };
-    Some(match read.offset() {
+    Some(match parsed.offset() {
         Some(offset) => pieces.with_offset(offset),
         None => pieces,
     })
@@ -253,16 +254,16 @@ parsed_settings! {
 }
 
 fn read_formats(value: &Cursor<'_>) -> Checked<Vec<TimeFormat>> {
-    let written = value.node.one_or_more();
-    if written.is_empty() {
+    let nodes = value.node.one_or_more();
+    if nodes.is_empty() {
         return value.reject_empty("write `format: \"%Y-%m-%d %H:%M:%S\"`");
     }
-    let form = |node| TimeFormat::read(&value.part(node, value.name, ValueKind::Text));
-    let forms = written.iter().map(form).collect::<Checked<Vec<_>>>()?;
-    let mut without = written.iter().zip(&forms).filter(|(_, form)| !form.may_have_an_offset());
+    let read_format = |node| TimeFormat::read(&value.part(node, value.name, ValueKind::Text));
+    let forms = nodes.iter().map(read_format).collect::<Checked<Vec<_>>>()?;
+    let mut without_offset = nodes.iter().zip(&forms).filter(|(_, form)| !form.may_have_an_offset());
     if is_date_time(value)
         && value.sibling("timezone").is_none()
-        && let Some((node, text)) = without.next().and_then(|(node, _)| Some((node, node.as_text()?)))
+        && let Some((node, text)) = without_offset.next().and_then(|(node, _)| Some((node, node.as_text()?)))
     {
         let message = format!("a `date-time` of the form `{text}` has no offset from UTC, and no `timezone`");
         let help = "add the time zone of the upstream, such as `timezone: Europe/Oslo` or `timezone: \
@@ -312,7 +313,7 @@ impl Setting for TimeFormat {
 mod tests {
     use super::*;
 
-    fn form(format: &str, zone: &str) -> TimeOptions {
+    fn options(format: &str, zone: &str) -> TimeOptions {
         let format = match format {
             "" => TimeFormat::Standard,
             "unix" => TimeFormat::Unix("seconds", SECOND),
@@ -326,7 +327,7 @@ mod tests {
 
     #[track_caller]
     fn check(format: &str, zone: &str, text: &str, expected: Result<&str, &str>) {
-        match (form(format, zone).date_time(text), expected) {
+        match (options(format, zone).date_time(text), expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text}"),
             (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
             (found, _) => panic!("{text}: found {found:?}"),
@@ -395,12 +396,12 @@ mod tests {
         // That day had no midnight, because the clocks went forward over it.
         let sao_paulo = several("America/Sao_Paulo");
         assert_eq!(sao_paulo.date_time("20181104").unwrap(), "2018-11-04T01:00:00-02:00");
-        let wrong = oslo.date_time("tomorrow").unwrap_err();
+        let error = oslo.date_time("tomorrow").unwrap_err();
         assert!(
-            wrong.ends_with(
+            error.ends_with(
                 "such as `2026-11-21T09:30:00Z`, or of the form `%Y%m%dT%H%M%S`, or of the form `%Y%m%d`"
             ),
-            "{wrong}"
+            "{error}"
         );
     }
 
@@ -416,7 +417,7 @@ mod tests {
         check("", "Europe/Berlin", "2026-03-29 02:30", Err("a clock change skips this"));
         check("%Y-%m-%d %H:%M %Q", "", "2026-03-29 02:30 Europe/Berlin", Err("of the form"));
         check("%Y-%m-%d %H:%M %Q", "", "2026-03-29 03:30 Europe/Berlin", Ok("2026-03-29T03:30:00+02:00"));
-        assert_eq!(form(german, "Europe/Berlin").date("29.03.2026 02:30").unwrap(), "2026-03-29");
+        assert_eq!(options(german, "Europe/Berlin").date("29.03.2026 02:30").unwrap(), "2026-03-29");
     }
 
     #[test]
@@ -431,7 +432,7 @@ mod tests {
         check("%d.%m.%Y %H:%M", "UTC", "21.11.26 09:30", Err("`%y`"));
         check("%d.%m.%y %H:%M", "UTC", "21.11.26 09:30", Ok("2026-11-21T09:30:00Z"));
         check("%d.%m.%Y %H:%M", "UTC", "01.01.0001 00:00", Ok("0001-01-01T00:00:00Z"));
-        assert!(form("%d.%m.%Y", "").date("21.11.26").unwrap_err().contains("`%y`"));
+        assert!(options("%d.%m.%Y", "").date("21.11.26").unwrap_err().contains("`%y`"));
     }
 
     #[test]
@@ -445,13 +446,13 @@ mod tests {
             ("%Y-%m-%dT%H:%M:%SZ", false),
             ("%d.%m.%Y %H:%M", false),
         ] {
-            assert_eq!(form(format, "").formats[0].may_have_an_offset(), expected, "{format}");
+            assert_eq!(options(format, "").formats[0].may_have_an_offset(), expected, "{format}");
         }
     }
 
     #[test]
     fn a_date_is_the_day_as_it_was_written() {
-        let date = |format, zone, text| form(format, zone).date(text);
+        let date = |format, zone, text| options(format, zone).date(text);
         assert_eq!(date("", "", "2026-11-21").unwrap(), "2026-11-21");
         assert_eq!(date("", "Asia/Tokyo", "2026-11-21T23:30:00-05:00").unwrap(), "2026-11-21");
         assert_eq!(date("%d.%m.%y", "", "21.11.26").unwrap(), "2026-11-21");

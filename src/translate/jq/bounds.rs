@@ -131,34 +131,34 @@ impl RunBudget {
             return Err(self.exhaust(STOPPED.to_owned()));
         }
         // After the first exceeded limit, no steps are left.
-        let over = || {
+        let limit_error = || {
             self.exhaust(format!("takes more than {EFFECTIVE_WORK_LIMIT} steps, the work limit of a filter"))
         };
-        self.steps_left.set(self.steps_left.get().checked_sub(steps).ok_or_else(over)?);
+        self.steps_left.set(self.steps_left.get().checked_sub(steps).ok_or_else(limit_error)?);
         Ok(())
     }
 
     /// Charges allocated bytes, and steps for the time to write these bytes.
     pub(super) fn charge_bytes(&self, bytes: u64) -> Result<(), Error> {
-        let over = || {
+        let limit_error = || {
             self.exhaust(format!(
                 "builds more than {EFFECTIVE_MEMORY_LIMIT_BYTES} bytes, the memory limit of a filter"
             ))
         };
-        self.bytes_left.set(self.bytes_left.get().checked_sub(bytes).ok_or_else(over)?);
+        self.bytes_left.set(self.bytes_left.get().checked_sub(bytes).ok_or_else(limit_error)?);
         self.charge_steps(1 + bytes / 64)
     }
 
     /// Charges a value that is stored in a list, an object or a variable. A shared value costs only its
     /// reference.
     pub(super) fn charge_stored(&self, value: &Val) -> Result<(), Error> {
-        let inside = match value {
+        let content_bytes = match value {
             Val::Null | Val::Bool(_) | Val::Num(_) => 0,
             Val::BStr(_) | Val::TStr(_) => TEXT_BYTES,
             Val::Arr(_) | Val::Obj(_) if is_shared(value) => 0,
             Val::Arr(_) | Val::Obj(_) => shallow_copy_bytes(value),
         };
-        self.charge_bytes(ITEM_BYTES + inside)
+        self.charge_bytes(ITEM_BYTES + content_bytes)
     }
 
     /// Charges a round of a loop. Every [`ROUNDS_PER_DEPTH_CHECK`] rounds, checks the nesting depth of the
@@ -173,15 +173,15 @@ impl RunBudget {
     }
 
     /// Runs a nested round, which recurses on the stack; fails if too many rounds are nested.
-    pub(super) fn nested<T>(&self, inner: impl FnOnce() -> T) -> Result<T, Error> {
+    pub(super) fn nested<T>(&self, round: impl FnOnce() -> T) -> Result<T, Error> {
         let nested = self.nested.get() + 1;
         if nested > NESTED_LIMIT {
             return Err(self.exhaust_depth());
         }
         self.nested.set(nested);
-        let done = inner();
+        let result = round();
         self.nested.set(nested - 1);
-        Ok(done)
+        Ok(result)
     }
 
     /// Checks that an integer is not larger than [`NUMBER_LIMIT_BYTES`].
@@ -202,18 +202,18 @@ impl RunBudget {
         }
         let mut bytes = 0;
         // Use an explicit list of pending values, because a value may nest deeper than the stack allows.
-        let mut inside = vec![(value, 1)];
-        while let Some((value, depth)) = inside.pop() {
-            let (before, mut count) = (bytes, 0);
+        let mut pending = vec![(value, 1)];
+        while let Some((value, depth)) = pending.pop() {
+            let (bytes_before, mut count) = (bytes, 0);
             for part in parts(value) {
                 count += 1;
                 match part {
-                    Val::Arr(_) | Val::Obj(_) => inside.push((part, depth + 1)),
+                    Val::Arr(_) | Val::Obj(_) => pending.push((part, depth + 1)),
                     simple => bytes += text_bytes(simple) + 2,
                 }
             }
             bytes += 2;
-            self.charge_steps(1 + count / 4 + (bytes - before) / 64)?;
+            self.charge_steps(1 + count / 4 + (bytes - bytes_before) / 64)?;
             if depth > DEPTH_LIMIT {
                 return Err(self.exhaust_depth());
             }
@@ -235,12 +235,12 @@ impl RunBudget {
 /// steps: the value of a loop grows with its rounds, so a loop over a long list would be charged
 /// quadratically.
 fn nests_too_deep(value: &Val) -> bool {
-    let (mut inside, mut visited) = (vec![(value, 1)], 0);
-    while let Some((value, depth)) = inside.pop() {
+    let (mut pending, mut visited) = (vec![(value, 1)], 0);
+    while let Some((value, depth)) = pending.pop() {
         for part in parts(value) {
             visited += 1;
             if matches!(part, Val::Arr(_) | Val::Obj(_)) {
-                inside.push((part, depth + 1));
+                pending.push((part, depth + 1));
             }
         }
         if depth > DEPTH_LIMIT || visited > DEPTH_CHECK_LIMIT {

@@ -99,7 +99,7 @@ fn wrappers() -> impl Iterator<Item = Def<&'static str>> {
 }
 
 /// Parses jq definitions.
-fn parsed(definitions: &'static str) -> Vec<Def<&'static str>> {
+fn parse_definitions(definitions: &'static str) -> Vec<Def<&'static str>> {
     jaq_core::load::parse(definitions, |parser| parser.defs()).expect("the definitions are fixed and tested")
 }
 
@@ -121,17 +121,17 @@ macro_rules! counting {
 fn as_one() -> Native<EngineTypes> {
     let native = Native::<EngineTypes>::new(|mut cv| {
         let (filter, context) = cv.0.pop_fun();
-        known_single(filter.run((context, cv.1)))
+        mark_single(filter.run((context, cv.1)))
     });
     let native = native.with_paths(|mut cv| {
         let (filter, context) = cv.0.pop_fun();
-        known_single(filter.paths((context, cv.1)))
+        mark_single(filter.paths((context, cv.1)))
     });
     native.with_update(|mut cv, update| {
         let (filter, context) = cv.0.pop_fun();
         let budget = context.data().budget;
-        let done = budget.nested(|| filter.update((context, cv.1), update));
-        done.unwrap_or_else(|error| bome(Err(error)))
+        let result = budget.nested(|| filter.update((context, cv.1), update));
+        result.unwrap_or_else(|error| bome(Err(error)))
     })
 }
 
@@ -152,13 +152,13 @@ fn functions() -> Vec<Fun<EngineTypes>> {
         run((PRODUCT, v(2), |cv| bome(operation(cv, charge_product, |left, right| left * right)))),
         run((QUOTIENT, v(2), |cv| bome(operation(cv, charge_quotient, |left, right| left / right)))),
         run((SOUGHT, v(1), |mut cv| {
-            let sought = cv.0.pop_var();
-            bome(seek(cv.0.data().budget, &cv.1, &sought).map(|()| cv.1))
+            let needle = cv.0.pop_var();
+            bome(charge_search(cv.0.data().budget, &cv.1, &needle).map(|()| cv.1))
         })),
         run(("fromjson", v(0), |cv| bome(from_json(cv.0.data().budget, cv.1)))),
-        run(("matches", v(2), |cv| bome(find(cv, WantedParts::Matches)))),
-        run(("split_matches", v(2), |cv| bome(find(cv, WantedParts::All)))),
-        run(("split_", v(2), |cv| bome(find(cv, WantedParts::Between)))),
+        run(("matches", v(2), |cv| bome(find(cv, RequestedParts::Matches)))),
+        run(("split_matches", v(2), |cv| bome(find(cv, RequestedParts::All)))),
+        run(("split_", v(2), |cv| bome(find(cv, RequestedParts::Between)))),
         run(("raise_empty", v(0), |cv| {
             cv.0.data().budget.raised.set(Some(cv.1.clone()));
             bome(Err(Error::new(cv.1)))
@@ -170,7 +170,7 @@ fn functions() -> Vec<Fun<EngineTypes>> {
 ///
 /// Otherwise the engine keeps all state that it would need to continue, such as a copy of every intermediate
 /// value of a `reduce`.
-fn known_single<'a, T: 'a>(mut values: BoxIter<'a, T>) -> BoxIter<'a, T> {
+fn mark_single<'a, T: 'a>(mut values: BoxIter<'a, T>) -> BoxIter<'a, T> {
     let Some(first) = values.next() else { return Box::new(std::iter::empty()) };
     match values.next() {
         None => box_once(first),
@@ -197,7 +197,7 @@ fn operation(
 fn charge_sum(budget: &RunBudget, left: &Val, right: &Val) -> Result<(), Error> {
     match (left, right) {
         (Val::Num(_), Val::Num(_)) | (Val::Null, _) | (_, Val::Null) => budget.charge_steps(1),
-        _ => budget.charge_bytes(copied(left) + shallow_copy_bytes(right)),
+        _ => budget.charge_bytes(copied_bytes(left) + shallow_copy_bytes(right)),
     }
 }
 
@@ -205,7 +205,7 @@ fn charge_difference(budget: &RunBudget, left: &Val, right: &Val) -> Result<(), 
     if let (Val::Arr(_), Val::Arr(_)) = (left, right) {
         budget.charge_read(left)?;
         budget.charge_read(right)?;
-        budget.charge_bytes(copied(left) + shallow_copy_bytes(right))?;
+        budget.charge_bytes(copied_bytes(left) + shallow_copy_bytes(right))?;
     }
     budget.charge_steps(1)
 }
@@ -219,7 +219,7 @@ fn charge_product(budget: &RunBudget, left: &Val, right: &Val) -> Result<(), Err
         }
         (Val::Obj(_), Val::Obj(_)) => {
             budget.charge_read(right)?;
-            budget.charge_bytes(merged(left, right, false))
+            budget.charge_bytes(merged_bytes(left, right, false))
         }
         _ => budget.charge_steps(1),
     }
@@ -240,26 +240,26 @@ fn charge_quotient(budget: &RunBudget, left: &Val, right: &Val) -> Result<(), Er
 }
 
 /// Number of bytes that are copied when a value is changed.
-fn copied(value: &Val) -> u64 {
+fn copied_bytes(value: &Val) -> u64 {
     if is_shared(value) { shallow_copy_bytes(value) } else { 0 }
 }
 
 /// Number of bytes that are copied when two objects are merged recursively. If an object is copied, its parts
 /// become shared.
-fn merged(left: &Val, right: &Val, is_part_of_copied: bool) -> u64 {
+fn merged_bytes(left: &Val, right: &Val, is_part_of_copied: bool) -> u64 {
     let (Val::Obj(members), Val::Obj(others)) = (left, right) else { return 0 };
     let is_copied = is_part_of_copied || is_shared(left);
-    let inside = others
+    let inner_bytes = others
         .iter()
-        .map(|(key, other)| members.get(key).map_or(0, |member| merged(member, other, is_copied)));
-    let own = if is_copied { shallow_copy_bytes(left) } else { 0 };
-    own + shallow_copy_bytes(right) + inside.sum::<u64>()
+        .map(|(key, other)| members.get(key).map_or(0, |member| merged_bytes(member, other, is_copied)));
+    let own_bytes = if is_copied { shallow_copy_bytes(left) } else { 0 };
+    own_bytes + shallow_copy_bytes(right) + inner_bytes.sum::<u64>()
 }
 
 /// Charges a search for one value in another, which may compare every part with every part.
-fn seek(budget: &RunBudget, value: &Val, sought: &Val) -> Result<(), Error> {
-    let (there, wanted) = (budget.charge_read(value)?, budget.charge_read(sought)?);
-    budget.charge_steps((1 + there / 16).saturating_mul(1 + wanted / 16))
+fn charge_search(budget: &RunBudget, value: &Val, needle: &Val) -> Result<(), Error> {
+    let (value_bytes, needle_bytes) = (budget.charge_read(value)?, budget.charge_read(needle)?);
+    budget.charge_steps((1 + value_bytes / 16).saturating_mul(1 + needle_bytes / 16))
 }
 
 fn from_json(budget: &RunBudget, value: Val) -> Result<Val, Error> {
@@ -279,8 +279,8 @@ fn from_json(budget: &RunBudget, value: Val) -> Result<Val, Error> {
 fn check_numbers(json: &str) -> Result<(), NumberOutOfBounds> {
     static STRING_OR_NUMBER: LazyLock<Regex> =
         LazyLock::new(|| fixed_regex(r#""(?:[^"\\]|\\.)*"|[0-9][0-9.eE+\-]*"#));
-    let mut found = STRING_OR_NUMBER.find_iter(json).map(|found| found.as_str());
-    found.try_for_each(|text| if text.starts_with('"') { Ok(()) } else { check_number(text) })
+    let mut tokens = STRING_OR_NUMBER.find_iter(json).map(|token| token.as_str());
+    tokens.try_for_each(|text| if text.starts_with('"') { Ok(()) } else { check_number(text) })
 }
 
 /// Size limits of a compiled pattern, in bytes, each with the relative cost of a search.
@@ -290,7 +290,7 @@ const GROUP_BYTES: u64 = 400;
 
 /// Parts of the text that a search returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WantedParts {
+enum RequestedParts {
     Matches,
     /// Texts between the matches.
     Between,
@@ -298,48 +298,51 @@ enum WantedParts {
     All,
 }
 
-/// Searches `.` for a pattern with flags. Returns a list of the wanted parts: matches, each a list of groups,
-/// and texts between them.
-fn find(mut cv: Cv<'_, EngineTypes>, wanted: WantedParts) -> Result<Val, Error> {
+/// Searches `.` for a pattern with flags. Returns a list of the requested parts: matches, each a list of
+/// groups, and texts between them.
+fn find(mut cv: Cv<'_, EngineTypes>, requested: RequestedParts) -> Result<Val, Error> {
     let (flags, pattern) = (cv.0.pop_var(), cv.0.pop_var());
     let (budget, value) = (cv.0.data().budget, cv.1);
     let (Some(pattern), Some(flags)) = (text(&pattern), text(&flags)) else {
-        let wrong = if text(&pattern).is_some() { flags } else { pattern };
-        return Err(Error::typ(wrong, "string"));
+        let invalid = if text(&pattern).is_some() { flags } else { pattern };
+        return Err(Error::typ(invalid, "string"));
     };
     let (regex, weight) = compile(budget, pattern, flags)?;
     // Flag `g`: all matches, not only the first. Flag `n`: no empty matches.
-    let (is_global, not_empty) = (flags.contains('g'), flags.contains('n'));
+    let (is_global, skips_empty) = (flags.contains('g'), flags.contains('n'));
     let Some(haystack) = value.as_utf8_bytes() else { return Err(Error::typ(value, "string")) };
     let (mut found, mut previous_end) = (Vec::new(), 0);
     // Count characters from the previous match, not from the beginning each time.
-    let (mut counted, mut index) = (0, 0);
+    let (mut counted_bytes, mut index) = (0, 0);
     let mut matches = regex.captures_iter(haystack);
     loop {
         // One search takes linear time in the rest of the text, so many searches may take quadratic time.
         budget.charge_run_and_call(1, 1 + (haystack.len() - previous_end) as u64 / 64 * weight)?;
         let Some(groups) = matches.next() else { break };
-        let whole = groups.get(0).expect("a match has its whole");
-        budget.charge_run_and_call((whole.end() - previous_end.min(whole.end())) as u64 / 64 * weight, 0)?;
-        if not_empty && whole.is_empty() {
+        let whole_match = groups.get(0).expect("a match has its whole");
+        budget.charge_run_and_call(
+            (whole_match.end() - previous_end.min(whole_match.end())) as u64 / 64 * weight,
+            0,
+        )?;
+        if skips_empty && whole_match.is_empty() {
             continue;
         }
-        if wanted != WantedParts::Matches {
+        if requested != RequestedParts::Matches {
             budget.charge_bytes(GROUP_BYTES / 4)?;
-            found.push(value.as_sub_str(&haystack[previous_end..whole.start()]));
+            found.push(value.as_sub_str(&haystack[previous_end..whole_match.start()]));
         }
-        previous_end = whole.end();
-        if wanted != WantedParts::Between {
-            index += characters(&haystack[counted..whole.start()]);
-            counted = whole.start();
+        previous_end = whole_match.end();
+        if requested != RequestedParts::Between {
+            index += count_characters(&haystack[counted_bytes..whole_match.start()]);
+            counted_bytes = whole_match.start();
             let named = groups.iter().zip(regex.capture_names());
             let groups = named.filter_map(|(group, name)| group.map(|group| (group, name)));
             let groups: Vec<_> = groups
                 .map(|(group, name)| {
-                    let before = &haystack[counted..group.start()];
+                    let before = &haystack[counted_bytes..group.start()];
                     budget.charge_bytes(GROUP_BYTES)?;
                     budget.charge_steps(before.len() as u64 / 64)?;
-                    Ok(group_to_value(&value, index + characters(before), group.as_bytes(), name))
+                    Ok(group_to_value(&value, index + count_characters(before), group.as_bytes(), name))
                 })
                 .collect::<Result<_, Error>>()?;
             found.push(groups.into_iter().collect());
@@ -349,7 +352,7 @@ fn find(mut cv: Cv<'_, EngineTypes>, wanted: WantedParts) -> Result<Val, Error> 
         }
     }
     budget.charge_run_and_call((haystack.len() - previous_end) as u64 / 64 * weight, 0)?;
-    if wanted != WantedParts::Matches {
+    if requested != RequestedParts::Matches {
         found.push(value.as_sub_str(&haystack[previous_end..]));
     }
     Ok(found.into_iter().collect())
@@ -374,29 +377,29 @@ fn compile(budget: &RunBudget, pattern: &str, flags: &str) -> Result<(jq_regex::
             other => return Err(Error::str(format_args!("invalid regex flag: {other}"))),
         }
     }
-    let mut wrong = None;
+    let mut last_error = None;
     for (limit_bytes, weight) in SIZES {
         budget.charge_steps(4 * weight + pattern.len() as u64)?;
         match builder.size_limit(limit_bytes).build() {
             Ok(regex) => return Ok((regex, weight)),
-            Err(error) => wrong = Some(error),
+            Err(error) => last_error = Some(error),
         }
     }
-    Err(Error::str(format_args!("invalid regex: {}", wrong.expect("there are sizes"))))
+    Err(Error::str(format_args!("invalid regex: {}", last_error.expect("there are sizes"))))
 }
 
 fn group_to_value(value: &Val, offset: usize, group: &[u8], name: Option<&str>) -> Val {
     let key = |name: &'static str| Val::utf8_str(Bytes::from_static(name.as_bytes()));
     let members = [
         (key("offset"), Val::from(offset)),
-        (key("length"), Val::from(characters(group))),
+        (key("length"), Val::from(count_characters(group))),
         (key("string"), value.as_sub_str(group)),
     ];
     let name = name.map(|name| (key("name"), Val::utf8_str(name.to_owned())));
     Val::obj(members.into_iter().chain(name).collect())
 }
 
-fn characters(text: &[u8]) -> usize {
+fn count_characters(text: &[u8]) -> usize {
     text.iter().filter(|byte| *byte & 0xC0 != 0x80).count()
 }
 
@@ -413,10 +416,10 @@ pub(in crate::translate) fn is_pure(name: &str) -> bool {
 /// name.
 static DEFINITIONS: LazyLock<Vec<Def<&'static str>>> = LazyLock::new(|| {
     // The library calls these definitions, so they come first.
-    let first = parsed(RANGE).into_iter().chain(wrappers());
+    let first = parse_definitions(RANGE).into_iter().chain(wrappers());
     let library = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
     let pure = first.chain(library).filter(|definition| is_pure(definition.name));
-    pure.chain(parsed(RAISE)).map(bounded_definition).collect()
+    pure.chain(parse_definitions(RAISE)).map(bounded_definition).collect()
 });
 
 /// Selects the definitions and native functions that a filter calls, directly or indirectly. The selection is
@@ -426,13 +429,13 @@ static DEFINITIONS: LazyLock<Vec<Def<&'static str>>> = LazyLock::new(|| {
 /// would need 120 KB, and 0.5 ms at each start. With only the definitions that it calls, it needs a few KB.
 pub(super) fn used_by<'s>(filter: &mut Term<&'s str>) -> (Vec<Def<&'s str>>, Vec<Fun<EngineTypes>>) {
     let mut used: HashSet<&str> = HashSet::new();
-    let mut found: Vec<&str> = Vec::new();
-    collect_calls(filter, &mut found);
-    while let Some(name) = found.pop() {
+    let mut pending: Vec<&str> = Vec::new();
+    collect_calls(filter, &mut pending);
+    while let Some(name) = pending.pop() {
         if used.insert(name) {
             for definition in DEFINITIONS.iter().filter(|definition| definition.name == name) {
                 let mut body: Term<&'s str> = definition.body.clone();
-                collect_calls(&mut body, &mut found);
+                collect_calls(&mut body, &mut pending);
             }
         }
     }

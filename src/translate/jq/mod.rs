@@ -104,7 +104,7 @@ pub struct JqVariables<'a> {
 const OPERATOR_LIMIT: usize = 400;
 
 /// Maximum number of unknown names in an error message.
-const UNKNOWN_NAMES_SHOWN: usize = 10;
+const UNKNOWN_NAMES_LIMIT: usize = 10;
 /// Maximum number of steps of a condition that is evaluated before a request is sent; a step takes about 0.1
 /// µs.
 const PRE_REQUEST_STEP_LIMIT: u64 = 100_000;
@@ -132,11 +132,11 @@ pub fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     }
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(COMPILER_STACK_BYTES);
-        let working = thread.spawn_scoped(scope, || {
+        let spawned = thread.spawn_scoped(scope, || {
             IS_DEEP.set(true);
             work()
         });
-        working.ok().and_then(|thread| thread.join().ok())
+        spawned.ok().and_then(|thread| thread.join().ok())
     })
 }
 
@@ -158,8 +158,8 @@ impl Jq {
         Loader::new([])
             .load(&Arena::default(), File { code: source, path: () })
             .map_err(|errors| JqError::new(load_message(source, errors)))?;
-        let written = load::parse(source, |parser| parser.term());
-        let mut body = written.ok_or_else(|| JqError::new("a filter can't import modules"))?;
+        let parsed = load::parse(source, |parser| parser.term());
+        let mut body = parsed.ok_or_else(|| JqError::new("a filter can't import modules"))?;
         let assignment = rewrite::assignment(&body);
         rewrite::rewrite(&mut body)?;
         let (mut definitions, functions) = functions::used_by(&mut body);
@@ -173,14 +173,14 @@ impl Jq {
         let modules = Loader::new(definitions)
             .load(&arena, File { code: &main, path: () })
             .map_err(|errors| JqError::new(load_message(&main, errors)))?;
-        let captured: Vec<String> = captures.iter().map(|name| format!("${name}")).collect();
-        let variables = VARIABLES.into_iter().chain(captured.iter().map(String::as_str));
+        let capture_variables: Vec<String> = captures.iter().map(|name| format!("${name}")).collect();
+        let variables = VARIABLES.into_iter().chain(capture_variables.iter().map(String::as_str));
         let compiler = Compiler::default().with_funs(functions).with_global_vars(variables);
         let filter = compiler.compile(modules).map_err(|errors| {
             let unknown = errors.into_iter().flat_map(|(_, errors)| errors);
             let unknown = unknown.map(|(name, kind)| format!("no {} `{name}`", kind.as_str()));
             // A filter may use an unknown name several times.
-            let unknown = distinct(unknown, UNKNOWN_NAMES_SHOWN);
+            let unknown = distinct(unknown, UNKNOWN_NAMES_LIMIT);
             JqError::new(format!("there is {}", unknown.join(", ")))
         })?;
         let used_variables = VARIABLES.map(|name| source.contains(name));
@@ -205,8 +205,8 @@ impl Jq {
     ///
     /// [`JqError`] if the filter fails, returns no value or several, or returns a value that JSON does not
     /// have (keys that are not strings, infinities).
-    pub fn apply(&self, value: &Value, names: JqVariables<'_>) -> Result<Value, JqError> {
-        self.apply_to(to_jq(value)?, names, &RunBudget::new(names.stop))
+    pub fn apply(&self, value: &Value, variables: JqVariables<'_>) -> Result<Value, JqError> {
+        self.apply_to(to_jq(value)?, variables, &RunBudget::new(variables.stop))
     }
 
     /// Applies the filter to an owned value, without a copy of the value.
@@ -214,36 +214,36 @@ impl Jq {
     /// # Errors
     ///
     /// As [`apply`](Self::apply).
-    pub(super) fn apply_owned(&self, value: Value, names: JqVariables<'_>) -> Result<Value, JqError> {
-        self.apply_to(into_jq(value)?, names, &RunBudget::new(names.stop))
+    pub(super) fn apply_owned(&self, value: Value, variables: JqVariables<'_>) -> Result<Value, JqError> {
+        self.apply_to(into_jq(value)?, variables, &RunBudget::new(variables.stop))
     }
 
-    fn apply_to(&self, value: Val, names: JqVariables<'_>, budget: &RunBudget) -> Result<Value, JqError> {
-        let mut results = self.run(value, names, budget)?;
+    fn apply_to(&self, value: Val, variables: JqVariables<'_>, budget: &RunBudget) -> Result<Value, JqError> {
+        let mut results = self.run(value, variables, budget)?;
         let first = results.next();
-        let more = matches!(first, Some(Ok(_))).then(|| results.next()).flatten();
+        let second = matches!(first, Some(Ok(_))).then(|| results.next()).flatten();
         // The filter may have caught the error that ended the run, and continued.
         if let Some(message) = budget.exhausted.get() {
             return Err(JqError::new(message));
         }
         let first = first.ok_or_else(|| JqError::new("returned no value"))?;
         let first = first.map_err(|error| {
-            let (detail, is_detail_cut) = brief(&error);
+            let (detail, is_detail_cut) = brief_message(&error);
             let raised = budget.raised.take().filter(|raised| Error::new(raised.clone()) == error);
-            let raised = raised.and_then(|raised| from_jq(&raised, 0, &mut { names.max_values }).ok());
-            let what = if raised.is_some() { "raised an error" } else { "failed on this input" };
-            JqError { detail: Some(detail), is_detail_cut, raised, ..JqError::new(what) }
+            let raised = raised.and_then(|raised| from_jq(&raised, 0, &mut { variables.max_values }).ok());
+            let message = if raised.is_some() { "raised an error" } else { "failed on this input" };
+            JqError { detail: Some(detail), is_detail_cut, raised, ..JqError::new(message) }
         })?;
-        if more.is_some() {
+        if second.is_some() {
             return Err(JqError::new("returned more than one value; wrap it in `[…]` for an array"));
         }
-        from_jq(&first, 0, &mut { names.max_values })
+        from_jq(&first, 0, &mut { variables.max_values })
     }
 
     /// Whether the first value of the filter is neither `false` nor `null`. A filter that fails, or returns
     /// no value, counts as false.
-    pub fn is_true(&self, value: &Value, names: JqVariables<'_>) -> bool {
-        self.condition(value, names).unwrap_or(false)
+    pub fn is_true(&self, value: &Value, variables: JqVariables<'_>) -> bool {
+        self.condition(value, variables).unwrap_or(false)
     }
 
     /// Evaluates the condition before there is a response; `.` and `$args` are the arguments. A filter that
@@ -252,7 +252,7 @@ impl Jq {
         // Such conditions run on threads that also serve other calls, so their work is limited.
         let stop = &WorkBudget::with_steps(PRE_REQUEST_STEP_LIMIT);
         let (headers, max_values, stop) = (&Value::Null, TranslationLimits::default().values, Some(stop));
-        let names = JqVariables {
+        let variables = JqVariables {
             args,
             input_responses,
             status: 0,
@@ -262,14 +262,14 @@ impl Jq {
             max_values,
             stop,
         };
-        self.condition(args, names).unwrap_or(true)
+        self.condition(args, variables).unwrap_or(true)
     }
 
     /// Whether the first value is neither `false` nor `null`; `None` if the filter fails. No value counts as
     /// false.
-    fn condition(&self, value: &Value, names: JqVariables<'_>) -> Option<bool> {
-        let budget = RunBudget::new(names.stop);
-        let first = self.run(to_jq(value).ok()?, names, &budget).ok()?.next().transpose().ok()?;
+    fn condition(&self, value: &Value, variables: JqVariables<'_>) -> Option<bool> {
+        let budget = RunBudget::new(variables.stop);
+        let first = self.run(to_jq(value).ok()?, variables, &budget).ok()?.next().transpose().ok()?;
         let is_true = !matches!(first, None | Some(Val::Null | Val::Bool(false)));
         budget.exhausted.get().is_none().then_some(is_true)
     }
@@ -277,28 +277,30 @@ impl Jq {
     fn run<'a>(
         &'a self,
         value: Val,
-        names: JqVariables<'_>,
+        variables: JqVariables<'_>,
         budget: &'a RunBudget,
     ) -> Result<impl Iterator<Item = Result<Val, Error>> + 'a, JqError> {
         let capture = |name: &String| {
-            let found = names.captures.iter().rev().find(|(other, _)| other == name);
+            let found = variables.captures.iter().rev().find(|(other, _)| other == name);
             found.map_or(Val::Null, |(_, text)| Val::utf8_str(text.clone()))
         };
-        let [args, _, exit, stderr, headers, input_responses] = self.0.used_variables;
-        let converted = |is_used: bool, value: &Value| if is_used { to_jq(value) } else { Ok(Val::Null) };
-        let end = names.exit.map_or(Value::Null, |exit| exit.end.to_json());
-        let stderr = names.exit.filter(|_| stderr).map(|exit| Val::utf8_str(exit.stderr_text().into_owned()));
-        let variables = [
-            converted(args, names.args)?,
-            Val::from(names.status as isize),
-            converted(exit, &end)?,
+        let [uses_args, _, uses_exit, uses_stderr, uses_headers, uses_input_responses] =
+            self.0.used_variables;
+        let convert = |is_used: bool, value: &Value| if is_used { to_jq(value) } else { Ok(Val::Null) };
+        let exit_status = variables.exit.map_or(Value::Null, |exit| exit.end.to_json());
+        let stderr =
+            variables.exit.filter(|_| uses_stderr).map(|exit| Val::utf8_str(exit.stderr_text().into_owned()));
+        let variable_values = [
+            convert(uses_args, variables.args)?,
+            Val::from(variables.status as isize),
+            convert(uses_exit, &exit_status)?,
             stderr.unwrap_or(Val::Null),
-            converted(headers, names.headers)?,
-            converted(input_responses, names.input_responses)?,
+            convert(uses_headers, variables.headers)?,
+            convert(uses_input_responses, variables.input_responses)?,
         ];
-        let variables = variables.into_iter().chain(self.0.captures.iter().map(capture));
+        let variable_values = variable_values.into_iter().chain(self.0.captures.iter().map(capture));
         let data = Bounded { table: &self.0.filter.lut, budget };
-        let context = Ctx::<bounds::EngineTypes>::new(data, Vars::new(variables));
+        let context = Ctx::<bounds::EngineTypes>::new(data, Vars::new(variable_values));
         Ok(self.0.filter.id.run((context, value)).map(unwrap_valr))
     }
 }
@@ -333,7 +335,7 @@ fn load_message(source: &str, errors: load::Errors<&str, ()>) -> String {
     let message = errors.into_iter().next().and_then(|(_, error)| match error {
         load::Error::Io(_) => Some("a filter can't import modules".to_owned()),
         load::Error::Lex(errors) => errors.into_iter().next().map(|(expected, rest)| match expected {
-            lex::Expect::Delim(open) => format!("an opening `{open}` is never closed"),
+            lex::Expect::Delim(delimiter) => format!("an opening `{delimiter}` is never closed"),
             expected => unexpected(expected.as_str(), rest),
         }),
         load::Error::Parse(errors) => {
@@ -347,7 +349,7 @@ fn load_message(source: &str, errors: load::Errors<&str, ()>) -> String {
 const DETAIL_BYTES: usize = 300;
 
 /// Error message of the engine, and whether it is truncated.
-fn brief(error: &Error) -> (Box<str>, bool) {
+fn brief_message(error: &Error) -> (Box<str>, bool) {
     let mut writer = LimitedWriter::new(DETAIL_BYTES);
     // An error only means that the message is longer.
     let _ = write!(writer, "{error}");
@@ -398,8 +400,8 @@ fn into_jq(value: Value) -> Result<Val, NumberOutOfBounds> {
 /// Converts the result of a filter to JSON, and counts its values. The engine shares equal parts, but each
 /// occurrence counts, because a small value may become large JSON.
 fn from_jq(value: &Val, depth: usize, values_left: &mut usize) -> Result<Value, JqError> {
-    let over = || JqError::new("returned more values than `max_values` allows");
-    *values_left = values_left.checked_sub(1).ok_or_else(over)?;
+    let limit_error = || JqError::new("returned more values than `max_values` allows");
+    *values_left = values_left.checked_sub(1).ok_or_else(limit_error)?;
     if depth > JSON_DEPTH_LIMIT {
         return Err(JqError::new("returned a value that is nested too deeply"));
     }

@@ -31,9 +31,9 @@ use super::functions::{
 ///
 /// [`JqError`] for a recursive definition, which only the size of the stack would bound.
 pub(super) fn rewrite(term: &mut Term<&str>) -> Result<(), JqError> {
-    let mut rewriter = Rewriter { counts_values: true, enclosing: Vec::new(), calls_itself: None };
-    rewriter.term(term);
-    match rewriter.calls_itself {
+    let mut rewriter = Rewriter { counts_values: true, enclosing: Vec::new(), recursive_definition: None };
+    rewriter.rewrite_term(term);
+    match rewriter.recursive_definition {
         None => Ok(()),
         Some(name) => Err(JqError::new(format!(
             "`{name}` calls itself, but recursive definitions are not supported; use `recurse` or `reduce`"
@@ -62,8 +62,8 @@ const LOOPS: [(&str, usize); 5] = [("range", 3), ("recurse", 1), ("repeat", 1), 
 /// Rewrites a definition of the standard library.
 pub(super) fn bounded_definition(mut definition: Def<&str>) -> Def<&str> {
     let is_loop = LOOPS.contains(&(definition.name, definition.args.len()));
-    let mut rewriter = Rewriter { counts_values: false, enclosing: Vec::new(), calls_itself: None };
-    rewriter.term(&mut definition.body);
+    let mut rewriter = Rewriter { counts_values: false, enclosing: Vec::new(), recursive_definition: None };
+    rewriter.rewrite_term(&mut definition.body);
     if is_loop && let Term::Def(inner, _) = &mut definition.body {
         for rec in inner {
             rec.body = pipe(call(LOOP_ROUND, []), take(&mut rec.body));
@@ -79,34 +79,34 @@ struct Rewriter<'s> {
     /// Enclosing definitions, with their numbers of arguments.
     enclosing: Vec<(&'s str, usize)>,
     /// Name of the first recursive definition.
-    calls_itself: Option<&'s str>,
+    recursive_definition: Option<&'s str>,
 }
 
 impl<'s> Rewriter<'s> {
-    fn part(&mut self, part: &mut Term<&'s str>) {
+    fn rewrite_part(&mut self, part: &mut Term<&'s str>) {
         let is_counted = self.counts_values && !is_single(part);
-        self.term(part);
+        self.rewrite_term(part);
         if is_counted {
             *part = pipe(take(part), call(STEP, []));
         }
     }
 
-    fn term(&mut self, term: &mut Term<&'s str>) {
+    fn rewrite_term(&mut self, term: &mut Term<&'s str>) {
         match term {
             Term::Def(definitions, inner) => {
                 for definition in definitions {
                     self.enclosing.push((definition.name, definition.args.len()));
-                    self.part(&mut definition.body);
+                    self.rewrite_part(&mut definition.body);
                     self.enclosing.pop();
                 }
-                return self.part(inner);
+                return self.rewrite_part(inner);
             }
             Term::Call(name, arguments) if self.enclosing.contains(&(*name, arguments.len())) => {
-                self.calls_itself.get_or_insert(*name);
+                self.recursive_definition.get_or_insert(*name);
             }
             _ => {}
         }
-        parts(term).into_iter().for_each(|part| self.part(part));
+        parts(term).into_iter().for_each(|part| self.rewrite_part(part));
         match term {
             Term::BinOp(..) => bound_operation(term),
             // The first part is the initial value, the second part is the expression of each round.
@@ -116,8 +116,10 @@ impl<'s> Rewriter<'s> {
                 }
             }
             Term::Arr(Some(inner)) => pipe_values_through(inner, STORED),
-            Term::Obj(members) => members.iter_mut().flat_map(|(_, value)| value).for_each(stored),
-            Term::Str(_, parts) => inserted(parts).for_each(|term| pipe_values_through(term, WRITTEN)),
+            Term::Obj(members) => members.iter_mut().flat_map(|(_, value)| value).for_each(count_stored),
+            Term::Str(_, parts) => {
+                interpolated_terms(parts).for_each(|term| pipe_values_through(term, WRITTEN))
+            }
             Term::Recurse => pipe_values_through(term, STEP),
             _ => {}
         }
@@ -147,8 +149,8 @@ fn bound_operation(term: &mut Term<&str>) {
             let bind = BinaryOp::Pipe(Some(Pattern::Var(RIGHT)));
             *term = Term::BinOp(Box::new(mark_unless_single(take(right))), bind, Box::new(update));
         }
-        BinaryOp::Pipe(Some(_)) => stored(left),
-        BinaryOp::Assign | BinaryOp::UpdateAlt => stored(right),
+        BinaryOp::Pipe(Some(_)) => count_stored(left),
+        BinaryOp::Assign | BinaryOp::UpdateAlt => count_stored(right),
         // A value that is changed in place was counted when it was stored.
         BinaryOp::Update if is_single(left) && is_counted_already(right) => {}
         BinaryOp::Update => pipe_values_through(right, STORED),
@@ -178,7 +180,7 @@ fn pipe_values_through(term: &mut Term<&str>, function: &'static str) {
 }
 
 /// Counts the values of a term as stored, unless they exist already.
-fn stored(term: &mut Term<&str>) {
+fn count_stored(term: &mut Term<&str>) {
     if !creates_no_value(term) {
         pipe_values_through(term, STORED);
     }
@@ -281,7 +283,7 @@ pub(super) fn collect_calls<'s>(term: &mut Term<&'s str>, found: &mut Vec<&'s st
 fn parts<'t, 's>(term: &'t mut Term<&'s str>) -> Vec<&'t mut Term<&'s str>> {
     match term {
         Term::Id | Term::Recurse | Term::Num(_) | Term::Break(_) | Term::Var(_) => Vec::new(),
-        Term::Str(_, parts) => inserted(parts).collect(),
+        Term::Str(_, parts) => interpolated_terms(parts).collect(),
         Term::Arr(inner) => inner.as_deref_mut().into_iter().collect(),
         Term::Obj(members) => members.iter_mut().flat_map(|(key, value)| once(key).chain(value)).collect(),
         Term::Neg(inner) | Term::Label(_, inner) => vec![inner],
@@ -289,7 +291,9 @@ fn parts<'t, 's>(term: &'t mut Term<&'s str>) -> Vec<&'t mut Term<&'s str>> {
             let keys = if let BinaryOp::Pipe(Some(pattern)) = operator { keys(pattern) } else { Vec::new() };
             [&mut **left, right].into_iter().chain(keys).collect()
         }
-        Term::Fold(_, over, pattern, rest) => once(&mut **over).chain(keys(pattern)).chain(rest).collect(),
+        Term::Fold(_, source, pattern, rest) => {
+            once(&mut **source).chain(keys(pattern)).chain(rest).collect()
+        }
         Term::TryCatch(tried, caught) => once(&mut **tried).chain(caught.as_deref_mut()).collect(),
         Term::IfThenElse(branches, otherwise) => {
             let branches = branches.iter_mut().flat_map(|(condition, then)| [condition, then]);
@@ -300,17 +304,17 @@ fn parts<'t, 's>(term: &'t mut Term<&'s str>) -> Vec<&'t mut Term<&'s str>> {
         }
         Term::Call(_, arguments) => arguments.iter_mut().collect(),
         Term::Path(root, Path(parts)) => {
-            let inside = parts.iter_mut().flat_map(|(part, _)| match part {
+            let inner_terms = parts.iter_mut().flat_map(|(part, _)| match part {
                 Part::Index(index) => vec![index],
                 Part::Range(from, to) => from.iter_mut().chain(to).collect(),
             });
-            once(&mut **root).chain(inside).collect()
+            once(&mut **root).chain(inner_terms).collect()
         }
     }
 }
 
 /// Terms inside an interpolated string.
-fn inserted<'t, 's>(
+fn interpolated_terms<'t, 's>(
     parts: &'t mut [StrPart<&'s str, Term<&'s str>>],
 ) -> impl Iterator<Item = &'t mut Term<&'s str>> {
     parts.iter_mut().filter_map(|part| match part {

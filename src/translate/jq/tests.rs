@@ -11,7 +11,7 @@ use super::*;
 const MAX_COUNT: usize = 200_000;
 
 /// Variables of a filter: these arguments, and defaults.
-fn names(args: &Value) -> JqVariables<'_> {
+fn variables(args: &Value) -> JqVariables<'_> {
     static NO_HEADERS: LazyLock<Value> = LazyLock::new(|| json!({}));
     JqVariables {
         args,
@@ -29,7 +29,7 @@ fn names(args: &Value) -> JqVariables<'_> {
 fn check(filter: &str, input: &str, expected: Result<&str, &str>) {
     let input = serde_json::from_str(input).unwrap();
     let args = json!({"city": "Oslo"});
-    match (Jq::compile(filter, &[]).and_then(|jq| jq.apply(&input, names(&args))), expected) {
+    match (Jq::compile(filter, &[]).and_then(|jq| jq.apply(&input, variables(&args))), expected) {
         (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
         (Err(error), Err(part)) => assert!(error.message.contains(part), "{error}"),
         (found, _) => panic!("found {found:?}, expected {expected:?}"),
@@ -99,7 +99,7 @@ fn a_filter_ends_for_any_response() {
     check("[limit(1; recurse([[.]]) | select(false))]", "null", Err(DEPTH));
     check("reduce range(10000) as $i (1; {a: .})", "null", Err(DEPTH));
     check("reduce range(60) as $x (1; [., .])", "null", Err("more values than `max_values`"));
-    for whole in [
+    for expression in [
         "tojson",
         "tostring",
         "\"\\(.)\"",
@@ -116,7 +116,11 @@ fn a_filter_ends_for_any_response() {
         ". - [1]",
         "[.[] | tojson]",
     ] {
-        check(&format!("reduce range(60) as $x (1; [., .]) | {whole}"), "null", Err("limit of a filter"));
+        check(
+            &format!("reduce range(60) as $x (1; [., .]) | {expression}"),
+            "null",
+            Err("limit of a filter"),
+        );
     }
     check(".a | fromjson", &format!(r#"{{"a": "{}"}}"#, "[".repeat(100_000)), Err("failed on this input"));
     check(".a | fromjson | .[0].b", r#"{"a": "[{\"b\": 1.0}]"}"#, Ok("1.0"));
@@ -143,8 +147,8 @@ fn loops_and_paths_work_within_the_bounds() {
 #[test]
 fn a_condition_that_fails_does_not_hold() {
     let empty = json!({});
-    let names = names(&empty);
-    let holds = |filter: &str, input| Jq::compile(filter, &[]).unwrap().is_true(&input, names);
+    let variables = variables(&empty);
+    let holds = |filter: &str, input| Jq::compile(filter, &[]).unwrap().is_true(&input, variables);
     assert!(holds("has(\"error\")", json!({"error": null})));
     assert!(!holds(".error", json!({"error": null})));
     assert!(!holds(".a.b.c", json!("text")));
@@ -158,8 +162,8 @@ fn lists_are_iterated_freely_and_crossed_within_bounds() {
     let long = numbers(3_000);
     let crossed_ends = |filter: &str| {
         let (input, empty) = (serde_json::from_str(&long).unwrap(), json!({}));
-        let names = JqVariables { max_values: 1_000_000, ..names(&empty) };
-        let error = Jq::compile(filter, &[]).unwrap().apply(&input, names).unwrap_err();
+        let variables = JqVariables { max_values: 1_000_000, ..variables(&empty) };
+        let error = Jq::compile(filter, &[]).unwrap().apply(&input, variables).unwrap_err();
         assert!(error.message.contains("limit of a filter"), "{filter}: {error:?}");
     };
     check("[.[] | select(. % 2 == 0) | . + 1] | length", &long, Ok("1500"));
@@ -194,10 +198,10 @@ fn counted_expressions_are_still_paths() {
 fn a_filter_stops_when_the_call_is_cancelled() {
     let (jq, empty, stop) =
         (Jq::compile("reduce range(9) as $i (0; . + $i)", &[]).unwrap(), Value::Null, WorkBudget::default());
-    let names = || JqVariables { stop: Some(&stop), ..names(&empty) };
-    assert!(jq.apply(&empty, names()).is_ok());
+    let variables = || JqVariables { stop: Some(&stop), ..variables(&empty) };
+    assert!(jq.apply(&empty, variables()).is_ok());
     stop.cancel();
-    assert!(jq.apply(&empty, names()).is_err());
+    assert!(jq.apply(&empty, variables()).is_err());
 }
 
 #[test]
@@ -221,12 +225,12 @@ fn a_long_path_does_not_take_the_stack() {
 
 /// Steps taken and bytes allocated by a filter.
 #[track_caller]
-fn used(filter: &str, input: &Value) -> (u64, u64) {
+fn cost(filter: &str, input: &Value) -> (u64, u64) {
     let empty = json!({});
     let budget = RunBudget::new(None);
-    let given = to_jq(input).unwrap();
-    let done = Jq::compile(filter, &[]).unwrap().apply_to(given, names(&empty), &budget);
-    assert!(done.is_ok(), "{filter}: {done:?}");
+    let converted = to_jq(input).unwrap();
+    let result = Jq::compile(filter, &[]).unwrap().apply_to(converted, variables(&empty), &budget);
+    assert!(result.is_ok(), "{filter}: {result:?}");
     (EFFECTIVE_WORK_LIMIT - budget.steps_left.get(), EFFECTIVE_MEMORY_LIMIT_BYTES - budget.bytes_left.get())
 }
 
@@ -258,7 +262,7 @@ fn a_list_twice_as_long_takes_twice_as_much() {
         "group_by(.key) | map(length)",
         "map(.list) | flatten",
     ] {
-        let (once, twice) = (used(filter, &rows(200)), used(filter, &rows(400)));
+        let (once, twice) = (cost(filter, &rows(200)), cost(filter, &rows(400)));
         let is_twice = |once: u64, twice: u64| twice as f64 <= 2.2 * once as f64;
         assert!(is_twice(once.0, twice.0) && is_twice(once.1, twice.1), "{filter}: {once:?} {twice:?}");
     }
@@ -269,8 +273,8 @@ fn comparisons_of_a_sort_take_time_but_no_steps_of_the_filter() {
     let spent = |filter: &str| {
         let (stop, empty) = (WorkBudget::with_steps(1_000_000), json!({}));
         let numbers = Value::from((0..1024).collect::<Vec<u32>>());
-        let names = JqVariables { stop: Some(&stop), ..names(&empty) };
-        Jq::compile(filter, &[]).unwrap().apply(&numbers, names).unwrap();
+        let variables = JqVariables { stop: Some(&stop), ..variables(&empty) };
+        Jq::compile(filter, &[]).unwrap().apply(&numbers, variables).unwrap();
         1_000_000 - stop.steps_left().unwrap()
     };
     for filter in ["sort", "sort_by(-.)", "group_by(. % 7)", "unique"] {
@@ -278,14 +282,14 @@ fn comparisons_of_a_sort_take_time_but_no_steps_of_the_filter() {
         assert!((1024 * 10 / 4..1024 * 16 / 4).contains(&time), "{filter}: {time}");
     }
     let million = Value::from((0..EFFECTIVE_WORK_LIMIT / 10).collect::<Vec<u64>>());
-    assert!(used("sort", &million).0 < EFFECTIVE_WORK_LIMIT / 5);
+    assert!(cost("sort", &million).0 < EFFECTIVE_WORK_LIMIT / 5);
 }
 
 #[test]
 fn the_steps_of_a_loop_do_not_depend_on_the_size_of_its_value() {
     let filter = "reduce range(2500) as $i ({all: ., n: 0}; .n += 1) | .n";
     let numbers = |count: usize| Value::from(vec![json!([1]); count]);
-    assert_eq!(used(filter, &numbers(3)).0, used(filter, &numbers(3_000)).0);
+    assert_eq!(cost(filter, &numbers(3)).0, cost(filter, &numbers(3_000)).0);
 }
 
 #[test]
@@ -331,26 +335,26 @@ fn nothing_catches_the_end_of_a_run() {
         check(filter, "[]", Err("the work limit of a filter"));
     }
     let empty = json!({});
-    assert!(!Jq::compile("(until(false; .)?) // true", &[]).unwrap().is_true(&json!(1), names(&empty)));
+    assert!(!Jq::compile("(until(false; .)?) // true", &[]).unwrap().is_true(&json!(1), variables(&empty)));
     assert!(Jq::compile("(until(false; .)?) // false", &[]).unwrap().is_true_before_request(&empty, &empty));
 }
 
 #[test]
 fn a_round_costs_what_the_page_says() {
-    let each = |filter: &str| {
+    let cost_of_each = |filter: &str| {
         let list = |count: usize| Value::from(vec![0; count]);
-        (used(filter, &list(300)).0 - used(filter, &list(200)).0) / 100
+        (cost(filter, &list(300)).0 - cost(filter, &list(200)).0) / 100
     };
     let about = |steps: u64| steps..steps + 8;
-    assert!(about(JQ_FOLD_STEPS).contains(&each("reduce .[] as $x (0; . + $x)")));
-    assert!(about(JQ_ROUND_STEPS).contains(&each("last(range(length))")));
-    assert!(about(1).contains(&each("[.[] | . + 1]")));
+    assert!(about(JQ_FOLD_STEPS).contains(&cost_of_each("reduce .[] as $x (0; . + $x)")));
+    assert!(about(JQ_ROUND_STEPS).contains(&cost_of_each("last(range(length))")));
+    assert!(about(1).contains(&cost_of_each("[.[] | . + 1]")));
 }
 
 #[test]
 fn a_truncated_message_of_the_engine_is_marked() {
     let (jq, empty) = (Jq::compile(". + 1", &[]).unwrap(), json!({}));
-    let is_cut = |text: String| jq.apply(&text.into(), names(&empty)).unwrap_err().is_detail_cut;
+    let is_cut = |text: String| jq.apply(&text.into(), variables(&empty)).unwrap_err().is_detail_cut;
     assert!(!is_cut("é".to_owned()));
     // The limit lies between two characters, or inside one.
     assert!((0..3).all(|before| is_cut("x".repeat(before) + &"é".repeat(200))));
@@ -366,9 +370,9 @@ fn numbers_out_of_bounds_are_not_computed_with() {
     for filter in ["tonumber", "fromjson", "try tonumber catch error", "\"[\\(.)]\" | fromjson"] {
         let text = Value::from(nines(200_000)).to_string();
         let (jq, empty) = (Jq::compile(filter, &[]).unwrap(), json!({}));
-        let error = jq.apply(&serde_json::from_str(&text).unwrap(), names(&empty)).unwrap_err();
-        let words = error.detail.unwrap_or_default();
-        assert!(words.contains(BOUNDS), "{filter}: {words}");
+        let error = jq.apply(&serde_json::from_str(&text).unwrap(), variables(&empty)).unwrap_err();
+        let detail = error.detail.unwrap_or_default();
+        assert!(detail.contains(BOUNDS), "{filter}: {detail}");
     }
     check(
         "fromjson",

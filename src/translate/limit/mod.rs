@@ -64,7 +64,7 @@ impl Limit {
     /// Truncates the structured content to as many rows as fit, and returns a description of the omitted
     /// part. The content is unchanged if all rows fit.
     ///
-    /// With `pretty`, the rule shows the content as indented JSON, and the length of that JSON is measured.
+    /// With `is_pretty`, the rule shows the content as indented JSON, whose length is measured.
     ///
     /// # Errors
     ///
@@ -74,53 +74,54 @@ impl Limit {
         structured: Structured,
         output: Option<(&OutputSchema, Option<&WorkBudget>)>,
         args: &Value,
-        pretty: bool,
+        is_pretty: bool,
     ) -> Result<(Structured, Option<OmittedPart>), String> {
         /// Length of `{"result":}` around a value that is not an object.
         const WRAPPING: usize = 11;
         let is_wrapped = structured.is_wrapped(ObjectsOnly);
-        let length = |structured: &Structured| match pretty {
+        let length = |structured: &Structured| match is_pretty {
             true => super::content::pretty(structured).chars().count(),
             false => structured.json.as_str().chars().count() + if is_wrapped { WRAPPING } else { 0 },
         };
-        let fits = |structured: &Structured| self.characters.is_none_or(|most| length(structured) <= most);
+        let fits = |structured: &Structured| self.characters.is_none_or(|max| length(structured) <= max);
         let fits_unchanged = fits(&structured);
         if self.rows.is_none() && fits_unchanged {
             return Ok((structured, None));
         }
-        let remade = |value: &Value| structured.with_json(JsonText::from_value(value));
+        let rebuild = |value: &Value| structured.with_json(JsonText::from_value(value));
         let mut value = structured.json.parse();
-        let whole = if fits_unchanged { structured.clone() } else { remade(&value) };
+        let full = if fits_unchanged { structured.clone() } else { rebuild(&value) };
         let path = self.list_in(&value, is_wrapped);
         let rows = path.as_ref().map(|path| ListRows::take(&mut value, path)).unwrap_or_default();
         let (path, total) = (path.unwrap_or_default(), rows.items.len());
-        let most = total.min(self.rows.unwrap_or(usize::MAX));
-        if most == total && fits(&whole) {
-            return Ok((whole, None));
+        let max_rows = total.min(self.rows.unwrap_or(usize::MAX));
+        if max_rows == total && fits(&full) {
+            return Ok((full, None));
         }
-        let remaining = self.characters.unwrap_or(usize::MAX);
+        let max_characters = self.characters.unwrap_or(usize::MAX);
         let mut with_rows = |count: usize| {
-            if let Some(place) = at_mut(&mut value, &path) {
-                *place = rows.first(count);
+            if let Some(list) = at_mut(&mut value, &path) {
+                *list = rows.first(count);
             }
-            remade(&value)
+            rebuild(&value)
         };
         // Find the rows that fit as compact JSON first. Indented JSON is longer, so fewer rows may fit.
         let without_rows = with_rows(0);
-        let most_fitting = remaining.saturating_sub(length(&without_rows));
-        let mut shown = self.characters.map_or(most, |_| rows.fitting(most_fitting).min(most));
-        let mut cut = with_rows(shown);
-        if !fits(&cut) {
+        let characters_for_rows = max_characters.saturating_sub(length(&without_rows));
+        let mut shown = self.characters.map_or(max_rows, |_| rows.fitting(characters_for_rows).min(max_rows));
+        let mut truncated = with_rows(shown);
+        if !fits(&truncated) {
             let counts: Vec<usize> = (1..shown).collect();
             shown = counts.partition_point(|count| fits(&with_rows(*count)));
-            cut = with_rows(shown);
+            truncated = with_rows(shown);
         }
         if shown == 0 {
             return Err(too_long(&match total > 0 && fits(&without_rows) {
-                true => format!("its first row alone is over the limit of {remaining} characters"),
+                true => format!("its first row alone is over the limit of {max_characters} characters"),
                 false => format!(
-                    "it has {} characters, the limit is {remaining}, and fewer rows do not make it fit{}",
-                    length(&whole),
+                    "it has {} characters, the limit is {max_characters}, and fewer rows do not make it \
+                     fit{}",
+                    length(&full),
                     if self.path.is_none() {
                         "; the operator of this tool can set `limit.path` to a long text"
                     } else {
@@ -130,16 +131,16 @@ impl Limit {
             }));
         }
         let unit = if rows.is_text { LINES } else { ROWS };
-        let cut = match output {
-            None => cut,
-            Some((output, stop)) => output.enforce(cut.json.parse(), None, stop).map_err(|why| {
-                let parts = format!("{shown} of {total} {unit}");
-                format!("The result is too long, and can't be cut to {parts}: {why}. Request less.")
+        let truncated = match output {
+            None => truncated,
+            Some((output, stop)) => output.enforce(truncated.json.parse(), None, stop).map_err(|error| {
+                let amount = format!("{shown} of {total} {unit}");
+                format!("The result is too long, and can't be cut to {amount}: {error}. Request less.")
             })?,
         };
-        let more = self.more.as_ref().filter(|_| !rows.is_text);
-        let next = more.map(|more| more.next(args, shown, &self.text_arguments)).unwrap_or_default();
-        Ok((cut, Some(OmittedPart { unit, shown, total, text: None, next })))
+        let paging = self.more.as_ref().filter(|_| !rows.is_text);
+        let next = paging.map(|paging| paging.next(args, shown, &self.text_arguments)).unwrap_or_default();
+        Ok((truncated, Some(OmittedPart { unit, shown, total, text: None, next })))
     }
 
     /// Truncates the text blocks to as many lines as fit, and returns a description of the omitted part. A
@@ -154,21 +155,21 @@ impl Limit {
     ) -> Result<(Vec<Content>, Option<OmittedPart>), String> {
         let mut remaining = self.characters.unwrap_or(usize::MAX);
         let (mut content, mut shown, mut total) = (Vec::new(), 0, 0);
-        let mut full = false;
+        let mut is_full = false;
         for block in blocks {
             let is_own_text =
                 matches!(block.content.block, ContentBlock::Text(_)) && block.text != TextKind::Json;
             let text = block.content.block.text(None).filter(|_| is_own_text).unwrap_or_default();
-            let most_lines = self.rows.filter(|_| block.text == TextKind::Verbatim).unwrap_or(usize::MAX);
+            let max_lines = self.rows.filter(|_| block.text == TextKind::Verbatim).unwrap_or(usize::MAX);
             let (mut end, mut shown_count) = (0, 0);
             for line in text.split_inclusive('\n') {
                 total += 1;
-                if shown_count == most_lines {
+                if shown_count == max_lines {
                     continue;
                 }
                 // After a line that does not fit, no other line is shown, in this block and in later blocks.
-                full |= line.trim_end_matches('\n').chars().count() > remaining;
-                if !full {
+                is_full |= line.trim_end_matches('\n').chars().count() > remaining;
+                if !is_full {
                     shown_count += 1;
                     end += line.len();
                     remaining = remaining.saturating_sub(line.chars().count());
@@ -178,8 +179,11 @@ impl Limit {
             if end == text.len() {
                 content.push(block.content);
             } else if shown_count > 0 {
-                let cut = text[..end].trim_end_matches('\n').to_owned();
-                content.push(Content { block: ContentBlock::Text(BlockText::Plain(cut)), ..block.content });
+                let truncated = text[..end].trim_end_matches('\n').to_owned();
+                content.push(Content {
+                    block: ContentBlock::Text(BlockText::Plain(truncated)),
+                    ..block.content
+                });
             }
         }
         if total > 0 && shown == 0 {
@@ -188,16 +192,16 @@ impl Limit {
                 "its first line alone is over the limit of {characters} characters"
             )));
         }
-        let cut =
+        let omitted =
             (shown < total).then(|| OmittedPart { unit: LINES, shown, total, text: None, next: Map::new() });
-        Ok((content, cut))
+        Ok((content, omitted))
     }
 
     /// Path of the list to truncate in a value: the configured path, or the path of the longest list.
-    fn list_in(&self, value: &Value, wrapped: bool) -> Option<Vec<String>> {
+    fn list_in(&self, value: &Value, is_wrapped: bool) -> Option<Vec<String>> {
         match &self.path {
             // For clients, a wrapped value is under `result`, so the configured path may begin with `result`.
-            Some(path) if wrapped && path.0.first().is_some_and(|name| name == "result") => {
+            Some(path) if is_wrapped && path.0.first().is_some_and(|name| name == "result") => {
                 Some(path.0[1..].to_vec())
             }
             Some(path) => Some(path.0.clone()),
@@ -207,8 +211,8 @@ impl Limit {
     }
 }
 
-fn too_long(why: &str) -> String {
-    format!("The result is too long: {why}. Request less, if the arguments allow it.")
+fn too_long(reason: &str) -> String {
+    format!("The result is too long: {reason}. Request less, if the arguments allow it.")
 }
 
 /// Reads the template of a note, whose variables are `limit` and `args` only.
@@ -278,9 +282,9 @@ impl OmittedPart {
         let Self { unit, shown, total, text: _, next } = self;
         let numbers =
             json!({ "unit": unit, "shown": shown, "omitted": total - shown, "total": total, "next": next });
-        let names =
+        let variables =
             TemplateValue::from_pairs([("limit", from_json(&numbers)), ("args", from_json(view.input.args))]);
-        template.render_within(&names, &TemplateBudget::new(view.input.stop))
+        template.render_within(&variables, &TemplateBudget::new(view.input.stop))
     }
 }
 
@@ -296,15 +300,15 @@ impl FromStr for ListPath {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
+        let error = || {
             format!("expected the path of a list, such as `.hosts` or `.data.rows`, found {}", quoted(text))
         };
-        let path = text.trim().strip_prefix('.').ok_or_else(wrong)?;
-        let names = if path.is_empty() { Vec::new() } else { path_steps(path).map_err(|_| wrong())? };
+        let path = text.trim().strip_prefix('.').ok_or_else(error)?;
+        let names = if path.is_empty() { Vec::new() } else { path_steps(path).map_err(|_| error())? };
         let is_plain = |name: &String| name.chars().all(|c| c.is_alphanumeric() || c == '_');
         let is_quoted = |name: &String| path.contains(&format!("\"{name}\""));
         let is_valid = names.iter().all(|name| is_plain(name) || is_quoted(name));
-        if is_valid { Ok(Self(names)) } else { Err(wrong()) }
+        if is_valid { Ok(Self(names)) } else { Err(error()) }
     }
 }
 
@@ -341,14 +345,14 @@ impl ListRows {
         /// One pair of quotes encloses all lines of a text.
         const QUOTES: usize = 2;
         let mut remaining = characters;
-        let takes = |(index, row): (usize, &Value)| {
+        let take_row = |(index, row): (usize, &Value)| {
             let length = JsonText::from_value(row).as_str().chars().count();
             // The first row has no comma before it.
             let added = if self.is_text { length - QUOTES } else { length + usize::from(index > 0) };
             remaining = remaining.checked_sub(added)?;
             Some(())
         };
-        self.items.iter().enumerate().map_while(takes).count()
+        self.items.iter().enumerate().map_while(take_row).count()
     }
 }
 
@@ -425,22 +429,23 @@ impl PagingArguments {
         let next = || match (offset, page, size) {
             (Some(offset), ..) => Some(vec![(offset, current(offset, first)?.checked_add(shown)?)]),
             (None, Some(page), Some(size)) => {
-                let before = current(page, first)?.checked_sub(first)?;
+                let pages_before = current(page, first)?.checked_sub(first)?;
                 // Without a page size, the number of rows on earlier pages is unknown, except for the
                 // first page.
-                let of_page = if before == 0 { 0 } else { current(size, 0).filter(|size| *size > 0)? };
-                let seen = before.checked_mul(of_page)?.checked_add(shown)?;
-                Some(vec![(page, first + seen.checked_div(shown)?), (size, shown)])
+                let page_size =
+                    if pages_before == 0 { 0 } else { current(size, 0).filter(|size| *size > 0)? };
+                let rows_seen = pages_before.checked_mul(page_size)?.checked_add(shown)?;
+                Some(vec![(page, first + rows_seen.checked_div(shown)?), (size, shown)])
             }
             (None, ..) => None,
         };
         // The value must match the tool's input schema.
         let is_text = |name: &String| texts.contains(name) || args.get(name).is_some_and(Value::is_string);
-        let written = |(name, value): (&String, u64)| match is_text(name) {
+        let to_argument = |(name, value): (&String, u64)| match is_text(name) {
             true => (name.clone(), Value::String(value.to_string())),
             false => (name.clone(), value.into()),
         };
-        next().into_iter().flatten().map(written).collect()
+        next().into_iter().flatten().map(to_argument).collect()
     }
 }
 

@@ -18,9 +18,9 @@ fn check(limit: &Limit, value: Value, expected: Result<(&str, Option<&str>), &st
         false,
     );
     match (found, expected) {
-        (Ok((found, cut)), Ok((json, note))) => {
+        (Ok((found, omitted)), Ok((json, note))) => {
             assert_eq!(found.json.as_str(), json);
-            assert_eq!(cut.map(|cut| cut.to_string()).as_deref(), note);
+            assert_eq!(omitted.map(|omitted| omitted.to_string()).as_deref(), note);
         }
         (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
         (found, _) => panic!("found {found:?}, expected {expected:?}"),
@@ -54,28 +54,29 @@ fn whole_rows_are_omitted_at_the_end() {
 
 #[test]
 fn the_list_may_be_named() {
-    let of = |path: &str| Limit { rows: Some(1), path: Some(path.parse().unwrap()), ..Limit::default() };
-    let two = json!({"a": [1, 2], "my rows": [1, 2, 3], "log": "x\ny\n"});
+    let with_path =
+        |path: &str| Limit { rows: Some(1), path: Some(path.parse().unwrap()), ..Limit::default() };
+    let value = json!({"a": [1, 2], "my rows": [1, 2, 3], "log": "x\ny\n"});
     check(
-        &of(".a"),
-        two.clone(),
+        &with_path(".a"),
+        value.clone(),
         Ok((r#"{"a":[1],"my rows":[1,2,3],"log":"x\ny\n"}"#, Some("1 of 2 rows are shown."))),
     );
     check(
-        &of(r#"."my rows""#),
-        two.clone(),
+        &with_path(r#"."my rows""#),
+        value.clone(),
         Ok((r#"{"a":[1,2],"my rows":[1],"log":"x\ny\n"}"#, Some("1 of 3 rows are shown."))),
     );
     check(
-        &of(".log"),
-        two.clone(),
+        &with_path(".log"),
+        value.clone(),
         Ok((r#"{"a":[1,2],"my rows":[1,2,3],"log":"x\n"}"#, Some("1 of 2 lines are shown."))),
     );
-    check(&of(".nope"), two, Ok((r#"{"a":[1,2],"my rows":[1,2,3],"log":"x\ny\n"}"#, None)));
-    check(&of(".result"), json!([1, 2]), Ok(("[1]", Some("1 of 2 rows are shown."))));
-    check(&of("."), json!([1, 2]), Ok(("[1]", Some("1 of 2 rows are shown."))));
-    for wrong in ["a", "..a", ".a[0]", ".a.", ".\"a", ".a b"] {
-        assert!(wrong.parse::<ListPath>().is_err(), "{wrong}");
+    check(&with_path(".nope"), value, Ok((r#"{"a":[1,2],"my rows":[1,2,3],"log":"x\ny\n"}"#, None)));
+    check(&with_path(".result"), json!([1, 2]), Ok(("[1]", Some("1 of 2 rows are shown."))));
+    check(&with_path("."), json!([1, 2]), Ok(("[1]", Some("1 of 2 rows are shown."))));
+    for text in ["a", "..a", ".a[0]", ".a.", ".\"a", ".a b"] {
+        assert!(text.parse::<ListPath>().is_err(), "{text}");
     }
 }
 
@@ -96,37 +97,37 @@ fn the_note_names_the_arguments_for_the_rest() {
     // Two pages of 20 and these 10 rows are 50, so the next is page 6 of 10 rows each.
     let page =
         PagingArguments { page: Some("page".into()), size: Some("per".into()), ..PagingArguments::default() };
-    let (_, cut) = Limit { more: Some(page), ..rows(10) }
+    let (_, omitted) = Limit { more: Some(page), ..rows(10) }
         .truncate_structured(structured(&(0..20).collect()), None, &json!({"page": "3", "per": 20}), false)
         .unwrap();
     assert_eq!(
-        cut.unwrap().meta(),
+        omitted.unwrap().meta(),
         json!({
             "unit": "rows", "shown": 10, "omitted": 10, "total": 20, "next": {"page": "6", "per": 10}
         })
     );
 }
 
-fn shown(text: &str, kind: TextKind) -> RenderedBlock {
+fn block(text: &str, kind: TextKind) -> RenderedBlock {
     RenderedBlock { content: Content::text(text), text: kind }
 }
 
 #[test]
 fn whole_lines_of_text_are_omitted() {
     let texts = |limit: &Limit, blocks: Vec<RenderedBlock>| {
-        limit.truncate_texts(blocks).map(|(content, cut)| {
+        limit.truncate_texts(blocks).map(|(content, omitted)| {
             let texts: Vec<_> = content.iter().map(|c| c.block.text(None).unwrap().into_owned()).collect();
-            (texts, cut.map(|cut| cut.to_string()))
+            (texts, omitted.map(|omitted| omitted.to_string()))
         })
     };
-    let made = || vec![shown("one\ntwo\nthree", TextKind::Rendered), shown("four", TextKind::Rendered)];
+    let rendered = || vec![block("one\ntwo\nthree", TextKind::Rendered), block("four", TextKind::Rendered)];
     assert_eq!(
-        texts(&characters(8), made()).unwrap(),
+        texts(&characters(8), rendered()).unwrap(),
         (vec!["one\ntwo".to_owned()], Some("2 of 4 lines are shown.".to_owned()))
     );
-    assert_eq!(texts(&characters(20), made()).unwrap().1, None);
-    assert!(texts(&characters(2), made()).unwrap_err().contains("first line alone"));
-    let verbatim = vec![shown("1\n2\n3\n", TextKind::Verbatim), shown("{}", TextKind::Json)];
+    assert_eq!(texts(&characters(20), rendered()).unwrap().1, None);
+    assert!(texts(&characters(2), rendered()).unwrap_err().contains("first line alone"));
+    let verbatim = vec![block("1\n2\n3\n", TextKind::Verbatim), block("{}", TextKind::Json)];
     assert_eq!(texts(&rows(2), verbatim).unwrap().0, ["1\n2", "{}"]);
 }
 
@@ -149,23 +150,32 @@ proptest! {
     /// Any value is within the limit afterwards, or the client gets an error with the reason.
     #[test]
     fn a_limited_value_is_within_its_limit(
-        value in any_value(), most in 12_usize..80, rows in prop::option::of(0_usize..5), pretty: bool,
+        value in any_value(),
+        max_characters in 12_usize..80,
+        rows in prop::option::of(0_usize..5),
+        pretty: bool,
     ) {
-        let limit = Limit { rows, characters: Some(most), ..Limit::default() };
+        let limit = Limit { rows, characters: Some(max_characters), ..Limit::default() };
         match limit.truncate_structured(structured(&value), None, &Value::Null, pretty) {
-            Err(why) => prop_assert!(why.contains("too long")),
-            Ok((limited, cut)) => {
-                let seen = limited.value(ObjectsOnly);
-                let text = if pretty { serde_json::to_string_pretty(&seen).unwrap() } else { seen.to_string() };
-                prop_assert!(text.chars().count() <= most, "{text}");
-                if let (Some(cut), None, Value::Array(items)) = (&cut, rows, &value) {
-                    let next = structured(&items[..=cut.shown].into());
-                    let more = limit.truncate_structured(next, None, &Value::Null, pretty);
-                    prop_assert!(!matches!(more, Ok((_, None))), "one more would fit");
+            Err(error) => prop_assert!(error.contains("too long")),
+            Ok((limited, omitted)) => {
+                let sent = limited.value(ObjectsOnly);
+                let text = match pretty {
+                    true => serde_json::to_string_pretty(&sent).unwrap(),
+                    false => sent.to_string(),
+                };
+                prop_assert!(text.chars().count() <= max_characters, "{text}");
+                if let (Some(omitted), None, Value::Array(items)) = (&omitted, rows, &value) {
+                    let next = structured(&items[..=omitted.shown].into());
+                    let longer = limit.truncate_structured(next, None, &Value::Null, pretty);
+                    prop_assert!(!matches!(longer, Ok((_, None))), "one more would fit");
                 }
-                match cut {
+                match omitted {
                     None => prop_assert_eq!(limited.json.parse(), value),
-                    Some(cut) => prop_assert!(cut.shown < cut.total && rows.is_none_or(|rows| cut.shown <= rows)),
+                    Some(omitted) => {
+                        prop_assert!(omitted.shown < omitted.total);
+                        prop_assert!(rows.is_none_or(|rows| omitted.shown <= rows));
+                    }
                 }
             }
         }
@@ -176,18 +186,19 @@ proptest! {
     fn the_rows_that_fit_are_counted(
         items in prop::collection::vec(any_value(), 0..6), room in 0_usize..90,
     ) {
-        let within = |count: usize| Value::Array(items[..count].to_vec()).to_string().chars().count();
-        let fits = |count: &usize| within(*count) - within(0) <= room;
-        let most = (0..=items.len()).take_while(fits).last();
+        let length = |count: usize| Value::Array(items[..count].to_vec()).to_string().chars().count();
+        let fits = |count: &usize| length(*count) - length(0) <= room;
+        let max_rows = (0..=items.len()).take_while(fits).last();
         let rows = ListRows { items: items.clone(), is_text: false };
-        prop_assert_eq!(Some(rows.fitting(room)), most);
+        prop_assert_eq!(Some(rows.fitting(room)), max_rows);
     }
 
     #[test]
     fn the_lines_that_fit_are_counted(lines in prop::collection::vec("[a\"é\n]{0,5}\n", 0..6), room in 0_usize..40) {
-        let within = |count: &usize| Value::String(lines[..*count].concat()).to_string().chars().count() - 2 <= room;
-        let most = (0..=lines.len()).take_while(within).last();
+        let fits =
+            |count: &usize| Value::String(lines[..*count].concat()).to_string().chars().count() - 2 <= room;
+        let max_lines = (0..=lines.len()).take_while(fits).last();
         let rows = ListRows { items: lines.iter().map(|line| line.as_str().into()).collect(), is_text: true };
-        prop_assert_eq!(Some(rows.fitting(room)), most);
+        prop_assert_eq!(Some(rows.fitting(room)), max_lines);
     }
 }

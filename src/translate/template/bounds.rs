@@ -53,10 +53,10 @@ impl TemplateBudget {
     }
 
     /// Charges the steps of a rendering.
-    pub(super) fn spend(&self, used: u64) {
-        self.remaining_steps.set(self.remaining_steps.get().saturating_sub(used));
+    pub(super) fn spend(&self, steps: u64) {
+        self.remaining_steps.set(self.remaining_steps.get().saturating_sub(steps));
         if let Some(stop) = &self.stop {
-            stop.spend(used);
+            stop.spend(steps);
         }
     }
 
@@ -77,7 +77,7 @@ pub(super) const ITEM_BYTES: u64 = 16;
 /// variables are undefined, so that the rendering ends soon.
 #[derive(Debug)]
 pub(super) struct RenderContext {
-    names: Value,
+    variables: Value,
     lookup_left_bytes: AtomicU64,
     output_left_bytes: AtomicUsize,
     stop: Option<WorkBudget>,
@@ -88,9 +88,9 @@ pub(super) struct RenderContext {
 const CONTEXT_NAME: &str = " render context";
 
 impl RenderContext {
-    pub(super) fn new(names: &Value, budget: &TemplateBudget) -> Self {
+    pub(super) fn new(variables: &Value, budget: &TemplateBudget) -> Self {
         Self {
-            names: names.clone(),
+            variables: variables.clone(),
             lookup_left_bytes: AtomicU64::new(LOOKED_UP_LIMIT_BYTES),
             output_left_bytes: AtomicUsize::new(OUTPUT_LIMIT_BYTES),
             stop: budget.stop.clone(),
@@ -104,9 +104,9 @@ impl RenderContext {
 
     /// Charges a value that is looked up. `bytes` is its length.
     pub(super) fn charge_lookup(&self, bytes: u64) -> Result<(), Error> {
-        let left = self.lookup_left_bytes.load(Ordering::Relaxed).saturating_sub(bytes);
-        self.lookup_left_bytes.store(left, Ordering::Relaxed);
-        match left > 0 && !self.is_stopped_after(bytes) {
+        let remaining = self.lookup_left_bytes.load(Ordering::Relaxed).saturating_sub(bytes);
+        self.lookup_left_bytes.store(remaining, Ordering::Relaxed);
+        match remaining > 0 && !self.is_stopped_after(bytes) {
             true => Ok(()),
             false => Err(Error::new(ErrorKind::InvalidOperation, "reads too much")),
         }
@@ -136,7 +136,7 @@ impl Object for RenderContext {
         if key.as_str() == Some(CONTEXT_NAME) {
             return Some(Value::from_dyn_object(Arc::clone(self)));
         }
-        let value = self.names.get_item(key).ok().filter(|value| !value.is_undefined())?;
+        let value = self.variables.get_item(key).ok().filter(|value| !value.is_undefined())?;
         (!self.is_stopped_after(0)).then_some(value)
     }
 }
@@ -151,14 +151,14 @@ const OPERATOR_LIMIT: usize = 400;
 /// Rejects templates for which the engine's parser would recurse too deep.
 pub(super) fn check_depth(source: &str) -> Result<(), TemplateError> {
     let parts = source.split("{{").flat_map(|part| part.split("{%"));
-    let most = parts.map(|part| {
-        let inside = part.split("}}").next().unwrap_or(part);
-        let inside = inside.split("%}").next().unwrap_or(inside);
-        let signs = inside.bytes().filter(|byte| b"([{|.,~+-*/%<>=!".contains(byte)).count();
-        let words = inside.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let operator_counts = parts.map(|part| {
+        let expression = part.split("}}").next().unwrap_or(part);
+        let expression = expression.split("%}").next().unwrap_or(expression);
+        let signs = expression.bytes().filter(|byte| b"([{|.,~+-*/%<>=!".contains(byte)).count();
+        let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         signs + words.filter(|word| ["and", "or", "not", "if", "else", "is", "in"].contains(word)).count()
     });
-    if most.max().unwrap_or(0).max(source.matches("elif").count()) > OPERATOR_LIMIT {
+    if operator_counts.max().unwrap_or(0).max(source.matches("elif").count()) > OPERATOR_LIMIT {
         let message = format!("more than {OPERATOR_LIMIT} operators in one expression");
         return Err(TemplateError::without_line(message));
     }
@@ -229,14 +229,14 @@ pub(super) fn add_filters(environment: &mut Environment<'static>) {
         let text = pattern.as_str().unwrap_or_default();
         // A width is a number in the pattern, or for `*` one of the values.
         let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
-        let written = numbers.map(|digits| digits.parse().unwrap_or(usize::MAX));
+        let pattern_widths = numbers.map(|digits| digits.parse().unwrap_or(usize::MAX));
         let stars = text.matches('*').count();
-        let given = values.iter().filter_map(|value| value.as_usize());
-        let given = given.map(|width| width.saturating_mul(stars));
+        let argument_widths = values.iter().filter_map(|value| value.as_usize());
+        let argument_widths = argument_widths.map(|width| width.saturating_mul(stars));
         // The pattern may write one value several times.
         let longest = values.iter().filter_map(|value| value.as_str()).map(str::len).max().unwrap_or(0);
-        let shown = longest.saturating_mul(text.matches('%').count());
-        Ok(written.chain(given).chain([shown]).fold(0, usize::saturating_add))
+        let text_bytes = longest.saturating_mul(text.matches('%').count());
+        Ok(pattern_widths.chain(argument_widths).chain([text_bytes]).fold(0, usize::saturating_add))
     });
 }
 
@@ -249,9 +249,9 @@ fn base64(text: StringInput<'_>) -> String {
 pub(super) fn charge_output(state: &State<'_, '_>, bytes: usize) -> Result<(), Error> {
     // Every template is rendered with a context.
     let context = RenderContext::from_state(state).ok_or_else(output_too_large)?;
-    let left = context.output_left_bytes.load(Ordering::Relaxed).checked_sub(bytes);
-    context.output_left_bytes.store(left.unwrap_or(0), Ordering::Relaxed);
-    let is_allowed = left.is_some() && !context.is_stopped_after(bytes as u64);
+    let remaining = context.output_left_bytes.load(Ordering::Relaxed).checked_sub(bytes);
+    context.output_left_bytes.store(remaining.unwrap_or(0), Ordering::Relaxed);
+    let is_allowed = remaining.is_some() && !context.is_stopped_after(bytes as u64);
     if is_allowed { Ok(()) } else { Err(output_too_large()) }
 }
 
@@ -270,12 +270,12 @@ mod tests {
     fn check(source: &str, expected: Result<&str, &str>) {
         let text = "ab\n".repeat(6000);
         let rows: Vec<Value> = text.lines().map(Value::from).collect();
-        let names = Value::from_pairs([
+        let variables = Value::from_pairs([
             ("text", Value::from(text)),
             ("rows", Value::from(rows)),
             ("huge", Value::from(usize::MAX / 4)),
         ]);
-        match (Template::compile(source).and_then(|template| template.render(&names)), expected) {
+        match (Template::compile(source).and_then(|template| template.render(&variables)), expected) {
             (Ok(text), Ok(expected)) => assert_eq!(text, expected, "{source}"),
             (Err(error), Err(part)) => assert!(error.message.contains(part), "{source}: {error}"),
             (found, _) => panic!("{source}: found {found:?}"),

@@ -126,8 +126,8 @@ impl Template {
     ///
     /// [`TemplateError`] on an undefined name, a value of the wrong type, too much work, or an output that is
     /// too long.
-    pub fn render(&self, names: &Value) -> Result<String, TemplateError> {
-        self.render_within(names, &TemplateBudget::new(None))
+    pub fn render(&self, variables: &Value) -> Result<String, TemplateError> {
+        self.render_within(variables, &TemplateBudget::new(None))
     }
 
     /// Renders on a thread that also serves other calls, and does not repeat the rendering on another thread.
@@ -136,8 +136,8 @@ impl Template {
     /// # Errors
     ///
     /// As [`Self::render`], with a lower limit of work.
-    pub fn render_until(&self, names: &Value, stop: &WorkBudget) -> Result<String, TemplateError> {
-        let rendered = self.render_within(names, &TemplateBudget::new(Some(stop)));
+    pub fn render_until(&self, variables: &Value, stop: &WorkBudget) -> Result<String, TemplateError> {
+        let rendered = self.render_within(variables, &TemplateBudget::new(Some(stop)));
         if !stop.is_used_up() {
             return rendered;
         }
@@ -155,7 +155,7 @@ impl Template {
     /// As [`Self::render`], and if the budget is used up.
     pub(crate) fn render_within(
         &self,
-        names: &Value,
+        variables: &Value,
         budget: &TemplateBudget,
     ) -> Result<String, TemplateError> {
         budget.check()?;
@@ -167,11 +167,11 @@ impl Template {
         }
         let template = engine.get_template(NAME).expect("the template was added when it was compiled");
         let mut text = LimitedWriter::new(TEXT_LIMIT_BYTES);
-        let context = Arc::new(RenderContext::new(names, budget));
-        let names = Value::from_dyn_object(Arc::clone(&context));
-        let rendered = template.render_captured_to(&names, &mut text).map(|captured| {
-            let (used, _) = captured.state().fuel_levels().unwrap_or_default();
-            budget.spend(used);
+        let context = Arc::new(RenderContext::new(variables, budget));
+        let variables = Value::from_dyn_object(Arc::clone(&context));
+        let rendered = template.render_captured_to(&variables, &mut text).map(|captured| {
+            let (used_steps, _) = captured.state().fuel_levels().unwrap_or_default();
+            budget.spend(used_steps);
         });
         if rendered.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfFuel) {
             budget.spend(u64::MAX);
@@ -216,9 +216,9 @@ impl TemplateError {
     }
 
     /// Converts the error to a sentence that names the part of a rule that failed.
-    pub(super) fn in_part(&self, what: &str) -> ReadError {
+    pub(super) fn in_part(&self, part: &str) -> ReadError {
         let line = self.line.map(|line| format!(", at line {line} of the template")).unwrap_or_default();
-        ReadError::new(format!("{what}: {self}"), format!("{what}: {}{line}", self.plain))
+        ReadError::new(format!("{part}: {self}"), format!("{part}: {}{line}", self.plain))
     }
 
     fn new(error: &Error) -> Self {
@@ -231,14 +231,14 @@ impl TemplateError {
     /// names the undefined variable, or if the part contains inserted counters, because the author did not
     /// write them.
     fn from_engine(error: &Error, instrumented: &str) -> Self {
-        let place = error.range().and_then(|range| instrumented.get(range));
-        let place = place.filter(|words| !words.is_empty() && !has_insertions(words));
-        let place = place.filter(|_| !Self::names_variable(error));
-        let place = place.map(|words| format!(" in `{words}`")).unwrap_or_default();
-        let mut found = Self::new(error);
-        found.message += &place;
-        found.plain += &cut_characters(&place, 100);
-        found
+        let excerpt = error.range().and_then(|range| instrumented.get(range));
+        let excerpt = excerpt.filter(|text| !text.is_empty() && !has_insertions(text));
+        let excerpt = excerpt.filter(|_| !Self::names_variable(error));
+        let excerpt = excerpt.map(|text| format!(" in `{text}`")).unwrap_or_default();
+        let mut template_error = Self::new(error);
+        template_error.message += &excerpt;
+        template_error.plain += &cut_characters(&excerpt, 100);
+        template_error
     }
 
     /// Whether the detail of an error is the name of the undefined variable: "`args.city` is undefined".

@@ -34,14 +34,14 @@ pub(crate) struct UsedNames {
     /// name.
     pub(crate) unknown: Vec<(&'static str, String)>,
     /// Variables that the template itself sets, each with its path if it is an item of a list.
-    local: Vec<(String, Option<String>)>,
+    locals: Vec<(String, Option<String>)>,
 }
 
 impl UsedNames {
     /// Finds the names in a template.
     pub(super) fn from_source(source: &str) -> Result<Self, Error> {
         let mut used = Self::default();
-        used.statement(&parsed(source)?);
+        used.visit_statement(&parse_template(source)?);
         let outermost = |path: &String| path.split('.').next().unwrap_or(path).to_owned();
         used.names = used.paths.iter().map(outermost).collect();
         used.names.dedup();
@@ -52,51 +52,51 @@ impl UsedNames {
         Ok(used)
     }
 
-    fn statement(&mut self, statement: &Stmt<'_>) {
-        let outer = self.local.len();
+    fn visit_statement(&mut self, statement: &Stmt<'_>) {
+        let outer_len = self.locals.len();
         let (expressions, bodies) = parts(statement);
         match statement {
-            Stmt::ForLoop(each) => {
-                self.expression(&each.iter);
-                self.local.push(("loop".to_owned(), None));
+            Stmt::ForLoop(for_loop) => {
+                self.visit_expression(&for_loop.iter);
+                self.locals.push(("loop".to_owned(), None));
                 // Items of arguments are not recorded: `args.list` is the argument.
                 let is_of_result = |path: &Vec<&str>| !["args", "input_responses"].contains(&path[0]);
-                let list = path_of(&each.iter).filter(is_of_result).and_then(|path| self.resolved(&path));
-                self.assign(&each.target, list.map(|list| format!("{list}.{ITEM}")));
-                if let Some(filter) = &each.filter_expr {
-                    self.expression(filter);
-                    self.condition(filter);
+                let list = path_of(&for_loop.iter).filter(is_of_result).and_then(|path| self.resolve(&path));
+                self.assign(&for_loop.target, list.map(|list| format!("{list}.{ITEM}")));
+                if let Some(filter) = &for_loop.filter_expr {
+                    self.visit_expression(filter);
+                    self.visit_condition(filter);
                 }
             }
             Stmt::WithBlock(block) => block.assignments.iter().for_each(|(target, value)| {
-                self.expression(value);
+                self.visit_expression(value);
                 self.assign(target, None);
             }),
-            Stmt::Do(call) => self.call(&call.call),
-            _ => expressions.into_iter().for_each(|expression| self.expression(expression)),
+            Stmt::Do(call) => self.visit_call(&call.call),
+            _ => expressions.into_iter().for_each(|expression| self.visit_expression(expression)),
         }
         match statement {
-            Stmt::IfCond(choice) => self.condition(&choice.expr),
+            Stmt::IfCond(choice) => self.visit_condition(&choice.expr),
             Stmt::Set(set) => self.assign(&set.target, None),
             Stmt::SetBlock(block) => self.assign(&block.target, None),
             _ => {}
         }
         // The variables of a loop do not exist in its `else`. Variables set in one branch of a condition do
         // not exist in the other branches.
-        let kept = if matches!(statement, Stmt::ForLoop(_)) { outer } else { self.local.len() };
+        let kept_len = if matches!(statement, Stmt::ForLoop(_)) { outer_len } else { self.locals.len() };
         for body in bodies {
-            body.iter().for_each(|statement| self.statement(statement));
-            self.local.truncate(kept);
+            body.iter().for_each(|statement| self.visit_statement(statement));
+            self.locals.truncate(kept_len);
         }
         if !matches!(statement, Stmt::Set(_) | Stmt::SetBlock(_)) {
-            self.local.truncate(outer);
+            self.locals.truncate(outer_len);
         }
     }
 
     /// Records the variables of an assignment. If the value is the item of a list, `item` is its path.
     fn assign(&mut self, target: &Expr<'_>, item: Option<String>) {
         match target {
-            Expr::Var(variable) => self.local.push((variable.id.to_owned(), item)),
+            Expr::Var(variable) => self.locals.push((variable.id.to_owned(), item)),
             Expr::List(_) | Expr::Tuple(_) => {
                 children(target).into_iter().for_each(|target| self.assign(target, None));
             }
@@ -105,77 +105,77 @@ impl UsedNames {
         }
     }
 
-    fn expression(&mut self, expression: &Expr<'_>) {
+    fn visit_expression(&mut self, expression: &Expr<'_>) {
         if let Some(path) = path_of(expression) {
-            self.paths.extend(self.resolved(&path));
+            self.paths.extend(self.resolve(&path));
             return;
         }
         match expression {
             Expr::Filter(filter) => {
-                self.check("filter", filter.name);
+                self.check_name("filter", filter.name);
                 if let Some(value) = filter.expr.as_ref().filter(|_| filter.name == "default") {
-                    self.may_be_absent(value);
+                    self.mark_optional(value);
                 }
             }
             Expr::Test(test) => {
-                self.check("test", test.name);
+                self.check_name("test", test.name);
                 if test.name == "defined" {
-                    self.may_be_absent(&test.expr);
+                    self.mark_optional(&test.expr);
                 }
             }
-            Expr::IfExpr(choice) => self.condition(&choice.test_expr),
-            Expr::Call(call) => return self.call(call),
+            Expr::IfExpr(choice) => self.visit_condition(&choice.test_expr),
+            Expr::Call(call) => return self.visit_call(call),
             _ => {}
         }
-        children(expression).into_iter().for_each(|child| self.expression(child));
+        children(expression).into_iter().for_each(|child| self.visit_expression(child));
     }
 
     /// Replaces the loop variable at the start of a path by its list item; `None` for other local variables.
-    fn resolved(&self, path: &[&str]) -> Option<String> {
-        match self.local.iter().rfind(|(name, _)| name == path[0]) {
+    fn resolve(&self, path: &[&str]) -> Option<String> {
+        match self.locals.iter().rfind(|(name, _)| name == path[0]) {
             None => Some(path.join(".")),
             Some((_, item)) => Some([&[item.as_deref()?], &path[1..]].concat().join(".")),
         }
     }
 
-    fn may_be_absent(&mut self, value: &Expr<'_>) {
+    fn mark_optional(&mut self, value: &Expr<'_>) {
         if let Some(["args", name]) = path_of(value).as_deref() {
             self.optional_arguments.insert((*name).to_owned());
         }
     }
 
     /// Records that the argument at the beginning of a condition may be absent.
-    fn condition(&mut self, condition: &Expr<'_>) {
+    fn visit_condition(&mut self, condition: &Expr<'_>) {
         match path_of(condition).as_deref() {
             Some(["args", name, ..]) => {
                 self.optional_arguments.insert((*name).to_owned());
             }
             Some(_) => {}
-            None => children(condition).into_iter().take(1).for_each(|first| self.condition(first)),
+            None => children(condition).into_iter().take(1).for_each(|first| self.visit_condition(first)),
         }
     }
 
-    fn call(&mut self, call: &Call<'_>) {
+    fn visit_call(&mut self, call: &Call<'_>) {
         if let Expr::GetAttr(method) = &call.expr
             // `loop` is the only object with methods.
             && !matches!(&method.expr, Expr::Var(object) if object.id == "loop")
         {
             self.unknown.push(("method", method.name.to_owned()));
         }
-        once(&call.expr).chain(values(&call.args)).for_each(|part| self.expression(part));
+        once(&call.expr).chain(values(&call.args)).for_each(|part| self.visit_expression(part));
     }
 
-    fn check(&mut self, what: &'static str, name: &str) {
+    fn check_name(&mut self, kind: &'static str, name: &str) {
         let mut state = super::COMMON.empty_state();
         // Without a value to work on, a known filter or test also fails, but with another error.
-        let called = match what {
+        let result = match kind {
             "filter" => state.apply_filter(name, &[]).map(drop),
             _ => state.perform_test(name, &[]).map(drop),
         };
-        if called
+        if result
             .is_err_and(|error| matches!(error.kind(), ErrorKind::UnknownFilter | ErrorKind::UnknownTest))
         {
-            self.unknown.push((what, name.to_owned()));
+            self.unknown.push((kind, name.to_owned()));
         }
     }
 }
@@ -186,15 +186,15 @@ const COPIED: &str = "__copied";
 const TIMES: &str = "__times";
 
 /// Instruments a configured template. Line numbers do not change.
-pub(super) fn instrumented(written: &str) -> Result<String, Error> {
-    let mut edits = Edits { written, replacements: Vec::new() };
-    edits.statement(&parsed(written)?);
+pub(super) fn instrumented(template: &str) -> Result<String, Error> {
+    let mut edits = Edits { template, replacements: Vec::new() };
+    edits.visit_statement(&parse_template(template)?);
     // The sort is stable. Of two edits at the same position, the edit of the outer expression comes first at
     // its beginning, and last at its end.
     edits.replacements.sort_by_key(|(range, _)| range.start);
-    let mut source = written.to_owned();
-    for (range, text) in edits.replacements.into_iter().rev() {
-        source.replace_range(range, &text);
+    let mut source = template.to_owned();
+    for (range, replacement) in edits.replacements.into_iter().rev() {
+        source.replace_range(range, &replacement);
     }
     Ok(source)
 }
@@ -205,7 +205,7 @@ pub(super) fn has_insertions(part: &str) -> bool {
 }
 
 struct Edits<'a> {
-    written: &'a str,
+    template: &'a str,
     /// Inserted texts, each with the range of the configured template that it replaces.
     replacements: Vec<(Range<usize>, String)>,
 }
@@ -215,45 +215,45 @@ impl Edits<'_> {
         self.replacements.push((at..at, text.into()));
     }
 
-    fn statement(&mut self, statement: &Stmt<'_>) {
+    fn visit_statement(&mut self, statement: &Stmt<'_>) {
         let (expressions, bodies) = parts(statement);
-        self.expressions(expressions);
+        self.visit_expressions(expressions);
         if let Stmt::Do(call) = statement {
-            self.call(&call.call);
+            self.visit_call(&call.call);
         }
-        bodies.into_iter().flatten().for_each(|statement| self.statement(statement));
+        bodies.into_iter().flatten().for_each(|statement| self.visit_statement(statement));
     }
 
-    fn expressions<'e, 's: 'e>(&mut self, expressions: impl IntoIterator<Item = &'e Expr<'s>>) {
-        expressions.into_iter().for_each(|expression| self.expression(expression));
+    fn visit_expressions<'e, 's: 'e>(&mut self, expressions: impl IntoIterator<Item = &'e Expr<'s>>) {
+        expressions.into_iter().for_each(|expression| self.visit_expression(expression));
     }
 
-    fn expression(&mut self, expression: &Expr<'_>) {
+    fn visit_expression(&mut self, expression: &Expr<'_>) {
         match expression {
-            Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) => self.looked_up(expression),
+            Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) => self.visit_lookup(expression),
             Expr::BinOp(operation) => match operation.op {
-                BinOpKind::Mul => self.product(operation),
-                BinOpKind::Add | BinOpKind::Concat => self.sum(operation, 1),
-                _ => self.expressions(children(expression)),
+                BinOpKind::Mul => self.visit_product(operation),
+                BinOpKind::Add | BinOpKind::Concat => self.visit_sum(operation, 1),
+                _ => self.visit_expressions(children(expression)),
             },
-            Expr::Call(call) => self.call(call),
-            other => self.expressions(children(other)),
+            Expr::Call(call) => self.visit_call(call),
+            other => self.visit_expressions(children(other)),
         }
     }
 
-    fn call(&mut self, call: &Call<'_>) {
+    fn visit_call(&mut self, call: &Call<'_>) {
         match &call.expr {
             // The name of a function is not a value.
             Expr::Var(_) => {}
-            Expr::GetAttr(method) => self.expression(&method.expr),
-            called => self.expression(called),
+            Expr::GetAttr(method) => self.visit_expression(&method.expr),
+            called => self.visit_expression(called),
         }
-        self.expressions(values(&call.args));
+        self.visit_expressions(values(&call.args));
     }
 
     /// Instruments a value with its attributes and subscripts: for `args.rows[n].text`, the whole value and
     /// `n`.
-    fn looked_up(&mut self, expression: &Expr<'_>) {
+    fn visit_lookup(&mut self, expression: &Expr<'_>) {
         self.insert(start(expression), "(");
         let (mut root, mut subscripts) = (expression, Vec::new());
         loop {
@@ -267,37 +267,37 @@ impl Edits<'_> {
             };
         }
         if !matches!(root, Expr::Var(_)) {
-            self.expression(root);
+            self.visit_expression(root);
         }
-        self.expressions(subscripts);
+        self.visit_expressions(subscripts);
         self.insert(end(expression), format!("|{LOOKED_UP})"));
     }
 
     /// Rewrites `a * b` to `(a)|times(b)`.
-    fn product(&mut self, operation: &Spanned<BinOp<'_>>) {
-        let behind = end(&operation.left);
-        let Some(gap) = self.written[behind..].find('*') else { return };
+    fn visit_product(&mut self, operation: &Spanned<BinOp<'_>>) {
+        let left_end = end(&operation.left);
+        let Some(gap) = self.template[left_end..].find('*') else { return };
         self.insert(operation.span().start_offset as usize, "(");
-        self.expression(&operation.left);
-        let sign = behind + gap;
-        self.replacements.push((sign..sign + 1, format!(")|{TIMES}(")));
-        self.expression(&operation.right);
+        self.visit_expression(&operation.left);
+        let operator = left_end + gap;
+        self.replacements.push((operator..operator + 1, format!(")|{TIMES}(")));
+        self.visit_expression(&operation.right);
         self.insert(operation.span().end_offset as usize, ")");
     }
 
     /// Instruments `a ~ b ~ c`, which copies `a` and `b` twice: the engine evaluates it from left to right,
     /// and each step copies all previous operands.
-    fn sum(&mut self, operation: &BinOp<'_>, copies: usize) {
+    fn visit_sum(&mut self, operation: &BinOp<'_>, copies: usize) {
         for operand in [&operation.left, &operation.right] {
             match operand {
                 // A literal is not longer than the template itself.
                 Expr::Const(_) => {}
                 Expr::BinOp(inner) if matches!(inner.op, BinOpKind::Add | BinOpKind::Concat) => {
-                    self.sum(inner, copies + 1);
+                    self.visit_sum(inner, copies + 1);
                 }
                 operand => {
                     self.insert(start(operand), "((");
-                    self.expression(operand);
+                    self.visit_expression(operand);
                     self.insert(end(operand), format!(")|{COPIED}({copies}))"));
                 }
             }
@@ -307,8 +307,8 @@ impl Edits<'_> {
 
 /// Start of an expression. The span of a filter starts at its name, so the start of its value is used.
 fn start(expression: &Expr<'_>) -> usize {
-    let inside = children(expression).into_iter().map(start).min();
-    inside.unwrap_or(usize::MAX).min(expression.span().start_offset as usize)
+    let child_start = children(expression).into_iter().map(start).min();
+    child_start.unwrap_or(usize::MAX).min(expression.span().start_offset as usize)
 }
 
 fn end(expression: &Expr<'_>) -> usize {
@@ -321,14 +321,14 @@ pub(super) fn add_counters(environment: &mut Environment<'static>) {
         let bytes = bytes_of(&value);
         // For smaller values, the step of the lookup is enough.
         if bytes > STEP_BYTES {
-            RenderContext::from_state(state).map_or(Ok(()), |names| names.charge_lookup(bytes))?;
+            RenderContext::from_state(state).map_or(Ok(()), |context| context.charge_lookup(bytes))?;
         }
         Ok::<_, Error>(value)
     });
-    environment.add_filter(COPIED, |state: &State<'_, '_>, value: Value, times: usize| {
+    environment.add_filter(COPIED, |state: &State<'_, '_>, value: Value, copies: usize| {
         let bytes = usize::try_from(bytes_of(&value)).unwrap_or(usize::MAX);
         if bytes > 0 {
-            charge_output(state, bytes.saturating_mul(times))?;
+            charge_output(state, bytes.saturating_mul(copies))?;
         }
         Ok::<_, Error>(value)
     });
@@ -362,7 +362,7 @@ fn times(state: &State<'_, '_>, left: Value, right: Value) -> Result<Value, Erro
     product.map_err(|error| Error::new(error.kind(), error.detail().unwrap_or_default().to_owned()))
 }
 
-fn parsed(source: &str) -> Result<Stmt<'_>, Error> {
+fn parse_template(source: &str) -> Result<Stmt<'_>, Error> {
     parse(source, super::NAME, SyntaxConfig::default())
 }
 
@@ -390,9 +390,10 @@ fn parts<'e, 's>(statement: &'e Stmt<'s>) -> (Vec<&'e Expr<'s>>, Vec<&'e [Stmt<'
         Stmt::Template(template) => (Vec::new(), vec![&template.children]),
         Stmt::EmitRaw(_) | Stmt::Do(_) => (Vec::new(), Vec::new()),
         Stmt::EmitExpr(emitted) => (vec![&emitted.expr], Vec::new()),
-        Stmt::ForLoop(each) => {
-            (once(&each.iter).chain(&each.filter_expr).collect(), vec![&each.body, &each.else_body])
-        }
+        Stmt::ForLoop(for_loop) => (
+            once(&for_loop.iter).chain(&for_loop.filter_expr).collect(),
+            vec![&for_loop.body, &for_loop.else_body],
+        ),
         Stmt::IfCond(condition) => (vec![&condition.expr], vec![&condition.true_body, &condition.false_body]),
         Stmt::WithBlock(block) => {
             (block.assignments.iter().map(|(_, value)| value).collect(), vec![&block.body])
@@ -445,8 +446,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(written: &str, expected: &str) {
-        let source = instrumented(written).unwrap();
+    fn check(template: &str, expected: &str) {
+        let source = instrumented(template).unwrap();
         let names = [(LOOKED_UP, "u"), (COPIED, "c"), (TIMES, "x")];
         let source = names.iter().fold(source, |text, (name, short)| text.replace(name, short));
         assert_eq!(source, expected);

@@ -6,9 +6,9 @@ use super::*;
 use crate::translate::work_budget::{STOPPED, WorkBudget};
 
 #[track_caller]
-fn check(source: &str, names: &str, expected: Result<&str, &str>) {
-    let names: Json = serde_json::from_str(names).unwrap();
-    let rendered = Template::compile(source).and_then(|template| template.render(&from_json(&names)));
+fn check(source: &str, variables: &str, expected: Result<&str, &str>) {
+    let variables: Json = serde_json::from_str(variables).unwrap();
+    let rendered = Template::compile(source).and_then(|template| template.render(&from_json(&variables)));
     match (rendered, expected) {
         (Ok(text), Ok(expected)) => assert_eq!(text, expected),
         (Err(error), Err(part)) => assert!(error.message.contains(part), "{error}"),
@@ -57,24 +57,24 @@ fn a_template_that_does_too_much_is_stopped() {
 fn repeated_lookups_of_a_template_are_limited() {
     let text = "ab".repeat(500_000);
     let rows: Vec<Value> = (0..20_000).map(Value::from).collect();
-    let names = Value::from_pairs([("text", Value::from(text)), ("rows", Value::from(rows))]);
+    let variables = Value::from_pairs([("text", Value::from(text)), ("rows", Value::from(rows))]);
     for source in [
         "{% for c in text %}{{ 'x' if 'c' in text }}{% endfor %}",
         "{% set copy = text %}{% for c in rows %}{{ 'x' if 'c' in copy }}{% endfor %}",
         "{% for c in rows %}{{ text | upper | first }}{% endfor %}",
         "{% for c in rows %}{{ 'x' if -1 in rows }}{% endfor %}",
     ] {
-        let error = Template::compile(source).unwrap().render(&names).unwrap_err();
+        let error = Template::compile(source).unwrap().render(&variables).unwrap_err();
         assert!(error.message.starts_with("reads more than 33554432 bytes"), "{source}: {error}");
     }
     let once = "{% for row in rows %}{{ row }}{% endfor %}{{ text | length }}";
-    assert!(Template::compile(once).unwrap().render(&names).unwrap().ends_with("1000000"));
+    assert!(Template::compile(once).unwrap().render(&variables).unwrap().ends_with("1000000"));
 }
 
 #[test]
 fn a_text_that_a_template_makes_has_an_end() {
     let text = "ab".repeat(500_000);
-    let names = Value::from_pairs([("text", Value::from(text)), ("few", Value::from(2))]);
+    let variables = Value::from_pairs([("text", Value::from(text)), ("few", Value::from(2))]);
     for source in [
         "{{ (text * 100)[:1] }}",
         "{{ (100 * few * text)[:1] }}",
@@ -84,7 +84,7 @@ fn a_text_that_a_template_makes_has_an_end() {
         "{% set n = namespace(t=[1]) %}{% for i in range(40) %}{% set n.t = n.t + n.t %}{% endfor %}",
         "{% for i in range(9999) %}{% set t = 'a' * 100000 %}{% endfor %}",
     ] {
-        let error = Template::compile(source).unwrap().render(&names).unwrap_err();
+        let error = Template::compile(source).unwrap().render(&variables).unwrap_err();
         assert!(error.message.contains("bytes of strings and lists"), "{source}: {error}");
     }
     check("{{ 'ab' * 2 ~ 3 * 'c' }} {{ 2 * 3.5 }} {{ ([1] * 2) | list }}", "{}", Ok("ababccc 7.0 [1,1]"));
@@ -100,8 +100,8 @@ fn an_error_names_the_undefined_variable() {
         ("{{ rows[0].c | upper }}", "rows[0].c"),
         ("{% for row in rows %}{{ row.c }}{% endfor %}", "row.c"),
     ] {
-        let names = from_json(&serde_json::json!({"a": 2, "b": 3, "rows": [{}]}));
-        let error = Template::compile(source).unwrap().render(&names).unwrap_err();
+        let variables = from_json(&serde_json::json!({"a": 2, "b": 3, "rows": [{}]}));
+        let error = Template::compile(source).unwrap().render(&variables).unwrap_err();
         assert_eq!(error.message, format!("`{name}` is undefined"));
         let line = format!("failed: `{name}` is undefined, at line 1 of the template");
         assert_eq!(error.in_part("failed").plain, line);
@@ -121,29 +121,29 @@ fn an_error_has_its_position_in_the_configured_template() {
 #[test]
 fn a_template_stops_when_the_call_is_cancelled() {
     let template = Template::compile("{{ 1 if text else 2 }}").unwrap();
-    let stop = WorkBudget::default();
-    let budget = TemplateBudget::new(Some(&stop));
-    let names = Value::from_pairs([("text", "a")]);
-    assert_eq!(template.render_within(&names, &budget).unwrap(), "1");
-    stop.cancel();
-    assert_eq!(template.render_within(&names, &budget).unwrap_err().message, STOPPED);
+    let work_budget = WorkBudget::default();
+    let budget = TemplateBudget::new(Some(&work_budget));
+    let variables = Value::from_pairs([("text", "a")]);
+    assert_eq!(template.render_within(&variables, &budget).unwrap(), "1");
+    work_budget.cancel();
+    assert_eq!(template.render_within(&variables, &budget).unwrap_err().message, STOPPED);
 }
 
 #[test]
 fn json_of_values_that_share_others_has_an_end() {
     let doubled = "{% set a = ['x' * 1000000] %}".to_owned() + &"{% set a = [a, a] %}".repeat(30);
-    for write in ["{{ a | tojson }}", "{{ a }}", "{{ a | markdown_table }}"] {
-        check(&format!("{doubled}{write}"), "{}", Err("builds more than 67108864 bytes"));
+    for expression in ["{{ a | tojson }}", "{{ a }}", "{{ a | markdown_table }}"] {
+        check(&format!("{doubled}{expression}"), "{}", Err("builds more than 67108864 bytes"));
     }
 }
 
 #[test]
 fn templates_have_a_budget_together() {
-    let busy = Template::compile("{% for i in range(9999) %}{{ i }}{% endfor %}").unwrap();
-    let (names, budget) = (Value::from(()), TemplateBudget::new(None));
-    let error = (0..1000).find_map(|_| busy.render_within(&names, &budget).err()).unwrap();
+    let template = Template::compile("{% for i in range(9999) %}{{ i }}{% endfor %}").unwrap();
+    let (variables, budget) = (Value::from(()), TemplateBudget::new(None));
+    let error = (0..1000).find_map(|_| template.render_within(&variables, &budget).err()).unwrap();
     assert!(error.message.contains("together exceed"), "{error}");
-    assert!(busy.render(&names).is_ok());
+    assert!(template.render(&variables).is_ok());
 }
 
 #[test]
@@ -187,15 +187,15 @@ fn a_variable_of_a_branch_is_unknown_outside_it() {
 #[test]
 fn a_template_stays_within_its_step_budget() {
     let text = "ab\n".repeat(1000);
-    let names = Value::from_pairs([("text", text.as_str()), ("letters", "abcdefghijklmnopqrstuvwxyz")]);
+    let variables = Value::from_pairs([("text", text.as_str()), ("letters", "abcdefghijklmnopqrstuvwxyz")]);
     let has_run_out = |source: &str| {
-        let stop = WorkBudget::with_steps(10_000);
-        let budget = TemplateBudget::new(Some(&stop));
+        let work_budget = WorkBudget::with_steps(10_000);
+        let budget = TemplateBudget::new(Some(&work_budget));
         let template = Template::compile(source).unwrap();
         // Each of several blocks may take the limit of one; together they may not.
-        let failed = (0..5).any(|_| template.render_within(&names, &budget).is_err());
-        assert_eq!(failed, stop.is_used_up(), "{source}");
-        stop.is_used_up()
+        let failed = (0..5).any(|_| template.render_within(&variables, &budget).is_err());
+        assert_eq!(failed, work_budget.is_used_up(), "{source}");
+        work_budget.is_used_up()
     };
     for source in [
         "{% for i in range(9999) %}{{ i }}{% endfor %}",

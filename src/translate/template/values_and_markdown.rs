@@ -71,12 +71,12 @@ pub(super) fn json_text(value: &Value) -> Result<String, Error> {
 /// Converts a template value to JSON. Shared lists are small in a template but long as JSON, so the length of
 /// the output is limited.
 pub(super) fn to_json(value: &Value) -> Result<Json, Error> {
-    json_within(value, &mut OUTPUT_LIMIT_BYTES.clone())
+    to_json_within(value, &mut OUTPUT_LIMIT_BYTES.clone())
 }
 
-fn json_within(value: &Value, left: &mut usize) -> Result<Json, Error> {
+fn to_json_within(value: &Value, bytes_left: &mut usize) -> Result<Json, Error> {
     let length = value.as_str().map_or(0, str::len) + ITEM_BYTES as usize;
-    *left = left.checked_sub(length).ok_or_else(output_too_large)?;
+    *bytes_left = bytes_left.checked_sub(length).ok_or_else(output_too_large)?;
     Ok(match value.kind() {
         ValueKind::Undefined | ValueKind::None => Json::Null,
         ValueKind::Bool => Json::Bool(value.is_true()),
@@ -84,10 +84,11 @@ fn json_within(value: &Value, left: &mut usize) -> Result<Json, Error> {
         kind @ (ValueKind::Seq | ValueKind::Iterable | ValueKind::Map) => {
             let Ok(items) = value.try_iter() else { return Ok(Json::Null) };
             if kind != ValueKind::Map {
-                return items.map(|item| json_within(&item, left)).collect();
+                return items.map(|item| to_json_within(&item, bytes_left)).collect();
             }
             let member = |key: Value| {
-                let item = value.get_item(&key).map_or(Ok(Json::Null), |item| json_within(&item, left))?;
+                let item =
+                    value.get_item(&key).map_or(Ok(Json::Null), |item| to_json_within(&item, bytes_left))?;
                 Ok((key.to_string(), item))
             };
             Json::Object(items.map(member).collect::<Result<_, Error>>()?)
@@ -109,7 +110,7 @@ pub(super) fn write_value(
 ) -> Result<(), Error> {
     let is_json = matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Bool | ValueKind::None);
     let text = || if is_json { json_text(value) } else { Ok(value.to_string()) };
-    let written = match context {
+    let output = match context {
         // The formatter rejects an undefined value, which must not become an empty text.
         _ if value.is_undefined() => value.clone(),
         OutputContext::Text if !is_json => value.clone(),
@@ -117,12 +118,12 @@ pub(super) fn write_value(
         OutputContext::Url => Value::from(utf8_percent_encode(&text()?, ENCODED).to_string()),
         // Output that is marked as safe has been escaped already.
         OutputContext::Xml if value.is_safe() => value.clone(),
-        OutputContext::Xml => Value::from_safe_string(escaped(&text()?)),
+        OutputContext::Xml => Value::from_safe_string(escape_xml(&text()?)),
     };
-    minijinja::escape_formatter(out, state, &written)
+    minijinja::escape_formatter(out, state, &output)
 }
 
-fn escaped(text: &str) -> String {
+fn escape_xml(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     // Unescaped, `\r` would be read as a line feed (XML 1.0, section 2.11).
     text.replace('"', "&quot;").replace('\'', "&#39;").replace('\r', "&#13;")

@@ -13,23 +13,23 @@ fn a_text_that_a_schema_types_is_shown_as_the_value_it_became() {
 
 #[test]
 fn an_empty_response_of_a_declared_type_is_a_success_without_an_extractor() {
-    let rule = |structured: Option<&str>, content: Option<&str>| {
+    let translator_of = |structured: Option<&str>, content: Option<&str>| {
         let mut rule = success(ExtractorKind::Json(Json), structured, content);
         rule.extract = None;
         translator(vec![rule], None)
     };
-    let written = response(204, "application/json", "");
-    check(&rule(None, Some("Written.")), &written, "Written.", None);
-    check(&rule(Some("{ok: true}"), None), &written, r#"{"ok":true}"#, Some(r#"{"ok":true}"#));
+    let no_content = response(204, "application/json", "");
+    check(&translator_of(None, Some("Written.")), &no_content, "Written.", None);
+    check(&translator_of(Some("{ok: true}"), None), &no_content, r#"{"ok":true}"#, Some(r#"{"ok":true}"#));
 }
 
 #[test]
 fn a_rule_may_pass_on_what_it_wants_and_is_capped() {
     let failures = || Matcher { status: Some(OneOrMore(vec!["5xx".parse().unwrap()])), ..Matcher::default() };
-    let silent = vec![error(Matcher::default(), "{{ text }}")];
-    let unmeant =
-        sent(&run(&translator(silent, None), &response(500, "text/plain", "boom at /a/b"))).to_string();
-    assert!(!unmeant.contains("boom"), "a rule that does not name 5xx passes nothing of one on: {unmeant}");
+    let unconditional = vec![error(Matcher::default(), "{{ text }}")];
+    let result = sent(&run(&translator(unconditional, None), &response(500, "text/plain", "boom at /a/b")))
+        .to_string();
+    assert!(!result.contains("boom"), "a rule that does not name 5xx passes nothing of one on: {result}");
     let rules = vec![error(failures(), "{{ status }}: {{ text }}")];
     check(&translator(rules, None), &response(500, "text/plain", "boom at /a/b"), "500: boom at /a/b", None);
     let rules = vec![error(Matcher::default(), "{{ text }}")];
@@ -175,9 +175,9 @@ fn a_condition_looks_at_the_value_the_arguments_and_what_is_not() {
     let mut refused = error(value(".state == \"refused\""), "refused: {{ value.why }}");
     refused.extract =
         Some(Extract::One(Box::new(Extractor::untyped(ExtractorKind::Pairs(Pairs::default())))));
-    let mut good = success(ExtractorKind::Pairs(Pairs::default()), None, None);
-    good.matcher = value(".state == \"good\"");
-    let translator = translator(vec![refused, good, error(not, "not ready")], None);
+    let mut success_rule = success(ExtractorKind::Pairs(Pairs::default()), None, None);
+    success_rule.matcher = value(".state == \"good\"");
+    let translator = translator(vec![refused, success_rule, error(not, "not ready")], None);
     let plain = |body: &'static str| response(200, "text/plain", body);
     check(&translator, &plain("state: refused\nwhy: late"), "refused: late", None);
     check(&translator, &plain("state: good"), r#"{"state":"good"}"#, Some(r#"{"state":"good"}"#));
@@ -271,23 +271,23 @@ fn an_error_raised_by_a_filter_reaches_the_client() {
 /// The tree is checked and its text is sent, so the text must not be readable in another way.
 #[test]
 fn the_parsers_own_keys_do_no_harm_as_names_of_a_page() {
-    for (kind, inside) in [("Number", "5"), ("Number", "x"), ("RawValue", "[1")] {
+    for (kind, content) in [("Number", "5"), ("Number", "x"), ("RawValue", "[1")] {
         let key = format!("$serde_json::private::{kind}");
-        let page = format!("<table><tr><td>{key}<td>{inside}</table>");
+        let page = format!("<table><tr><td>{key}<td>{content}</table>");
         for schema in [None, Some(json!({"type": "object"})), Some(json!({"type": ["number", "null"]}))] {
             let table = CssSelector::parse("table").ok();
             let html = Html { table, form: TableForm::Pairs, ..Html::default() };
             let mut rule = success(ExtractorKind::Html(html), None, None);
             let RuleAction::Success(action) = &mut rule.action else { unreachable!() };
             action.limit = Some(Limit { rows: Some(1), ..Limit::default() });
-            let refuses = schema.as_ref().is_some_and(|schema| schema["type"] != "object");
+            let is_refused = schema.as_ref().is_some_and(|schema| schema["type"] != "object");
             let result = run(&translator(vec![rule], schema), &response(200, "text/html", page.clone()));
-            assert_eq!(result.is_error(), refuses);
+            assert_eq!(result.is_error(), is_refused);
             let mut out = Vec::new();
             write_result(&result, StructuredContentSupport::ObjectsOnly, &mut out);
             let out = String::from_utf8(out).unwrap();
-            let expected = format!(r#""structuredContent":{{"{key}":"{inside}"}}"#);
-            assert!(refuses || out.contains(&expected), "{out}");
+            let expected = format!(r#""structuredContent":{{"{key}":"{content}"}}"#);
+            assert!(is_refused || out.contains(&expected), "{out}");
         }
     }
 }

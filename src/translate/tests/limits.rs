@@ -15,28 +15,28 @@ fn check_values(rules: Vec<Rule>, media_type: &str, body: &str, expected: Result
     let text = result.content[0].block.text(result.structured.as_ref()).unwrap_or_default().into_owned();
     match expected {
         Ok(()) => assert!(!result.is_error(), "{text}"),
-        Err(place) => {
-            let words = format!("expected at most 10 values (`max_values`), found more{place}.");
-            assert!(result.is_error() && text.ends_with(&words), "{text}");
+        Err(position) => {
+            let message = format!("expected at most 10 values (`max_values`), found more{position}.");
+            assert!(result.is_error() && text.ends_with(&message), "{text}");
         }
     }
 }
 
-const TEN: &str = "[1,2,3,4,5,6,7,8,9]";
-const ELEVEN: &str = "[1,2,3,4,5,6,7,8,9,\n{}]";
+const TEN_VALUES: &str = "[1,2,3,4,5,6,7,8,9]";
+const ELEVEN_VALUES: &str = "[1,2,3,4,5,6,7,8,9,\n{}]";
 const POSITION: &str = " at line 1, column 19";
 
 #[track_caller]
 fn check_json(rule: impl Fn() -> Rule) {
-    check_values(vec![rule()], "application/json", TEN, Ok(()));
-    check_values(vec![rule()], "application/json", ELEVEN, Err(POSITION));
+    check_values(vec![rule()], "application/json", TEN_VALUES, Ok(()));
+    check_values(vec![rule()], "application/json", ELEVEN_VALUES, Err(POSITION));
 }
 
 #[test]
 fn json_with_too_many_values_is_an_error_once_a_rule_looks_into_it() {
     let json = || ExtractorKind::Json(Json);
-    check_values(vec![success(json(), None, None)], "application/json", ELEVEN, Ok(()));
-    check_values(vec![success(json(), None, Some("Done."))], "application/json", ELEVEN, Ok(()));
+    check_values(vec![success(json(), None, None)], "application/json", ELEVEN_VALUES, Ok(()));
+    check_values(vec![success(json(), None, Some("Done."))], "application/json", ELEVEN_VALUES, Ok(()));
     check_json(|| success(json(), Some("."), None));
     check_json(|| success(json(), None, Some("{{ value | length }}")));
     check_json(|| success(json(), None, Some("{{ structured.result | length }}")));
@@ -51,34 +51,34 @@ fn json_with_too_many_values_is_an_error_once_a_rule_looks_into_it() {
 /// If the next rule applied, an error in a response of many values would be taken for a success.
 #[test]
 fn a_condition_on_too_large_a_response_stops_rule_matching() {
-    let looks = |filter: &str| Some(Jq::compile(filter, &[]).unwrap());
-    let everything = || success(ExtractorKind::Json(Json), None, None);
-    let json = Matcher { json: looks(".error"), ..Matcher::default() };
-    check_values(vec![error(json, "no"), everything()], "application/json", ELEVEN, Err(POSITION));
-    let value = Matcher { value: looks(".error"), ..Matcher::default() };
-    check_values(vec![error(value, "no"), everything()], "application/json", ELEVEN, Err(POSITION));
-    let not = Matcher { json: looks(".error"), ..Matcher::default() };
+    let compile_filter = |filter: &str| Some(Jq::compile(filter, &[]).unwrap());
+    let catch_all = || success(ExtractorKind::Json(Json), None, None);
+    let json = Matcher { json: compile_filter(".error"), ..Matcher::default() };
+    check_values(vec![error(json, "no"), catch_all()], "application/json", ELEVEN_VALUES, Err(POSITION));
+    let value = Matcher { value: compile_filter(".error"), ..Matcher::default() };
+    check_values(vec![error(value, "no"), catch_all()], "application/json", ELEVEN_VALUES, Err(POSITION));
+    let not = Matcher { json: compile_filter(".error"), ..Matcher::default() };
     let not = Matcher { not: Some(Box::new(not)), ..Matcher::default() };
-    check_values(vec![error(not, "no"), everything()], "application/json", ELEVEN, Err(POSITION));
+    check_values(vec![error(not, "no"), catch_all()], "application/json", ELEVEN_VALUES, Err(POSITION));
 }
 
 #[test]
 fn results_of_other_extractors_are_counted_too() {
-    let rows = || success(ExtractorKind::Csv(Csv::default()), None, None);
-    check_values(vec![rows()], "text/csv", "a,b\n1,2\n3,4\n5,6\n", Ok(()));
-    check_values(vec![rows()], "text/csv", "a,b\n1,2\n3,4\n5,6\n7,8\n", Err(""));
+    let csv_rule = || success(ExtractorKind::Csv(Csv::default()), None, None);
+    check_values(vec![csv_rule()], "text/csv", "a,b\n1,2\n3,4\n5,6\n", Ok(()));
+    check_values(vec![csv_rule()], "text/csv", "a,b\n1,2\n3,4\n5,6\n7,8\n", Err(""));
     let part = |name: &str| ExtractPart {
         name: name.to_owned(),
         extractor: Extractor::untyped(ExtractorKind::Json(Json)),
         optional: false,
     };
-    let parts = || {
+    let parts_rule = || {
         let mut rule = success(ExtractorKind::Json(Json), None, None);
         rule.extract = Some(Extract::Parts(vec![part("a"), part("b")]));
         rule
     };
-    check_values(vec![parts()], "application/json", "[1,2,3,4]", Ok(()));
-    check_values(vec![parts()], "application/json", "[1,2,3,4,5]", Err(""));
+    check_values(vec![parts_rule()], "application/json", "[1,2,3,4]", Ok(()));
+    check_values(vec![parts_rule()], "application/json", "[1,2,3,4,5]", Err(""));
 }
 
 /// Checks the error text of a rule with one part.
@@ -117,8 +117,8 @@ fn the_output_of_a_filter_is_counted() {
 /// Whether the translation of a response takes more than ten thousand steps.
 fn is_long(rule: Rule, body: &str) -> bool {
     let tool: ToolName = "get_weather".parse().unwrap();
-    let (args, stop) = (json!({}), WorkBudget::with_steps(10_000));
-    let input = CallInput { stop: Some(&stop), ..CallInput::new(&tool, &args) };
+    let (args, work_budget) = (json!({}), WorkBudget::with_steps(10_000));
+    let input = CallInput { stop: Some(&work_budget), ..CallInput::new(&tool, &args) };
     let media_type = if body.starts_with('{') { "application/json" } else { "text/plain" };
     let translation = translate(
         &translator(vec![rule], None),
@@ -127,67 +127,67 @@ fn is_long(rule: Rule, body: &str) -> bool {
         &mut Trace::off(),
     );
     assert!(
-        stop.is_used_up() || translation.result.outcome == ToolOutcome::Success,
+        work_budget.is_used_up() || translation.result.outcome == ToolOutcome::Success,
         "{:?}",
         translation.notes
     );
-    stop.is_used_up()
+    work_budget.is_used_up()
 }
 
-fn filter(filter: &str) -> Rule {
+fn filter_rule(filter: &str) -> Rule {
     success(ExtractorKind::Json(Json), Some(filter), None)
 }
 
-fn content(template: &str) -> Rule {
+fn content_rule(template: &str) -> Rule {
     success(ExtractorKind::Json(Json), None, Some(template))
 }
 
 #[test]
 fn a_short_response_with_much_work_is_detected() {
-    let n = r#"{"n":40000}"#;
-    assert!(is_long(filter("reduce range(.n) as $i (0; . + $i)"), n));
-    assert!(is_long(filter("[range(.n)] | length"), n));
-    assert!(is_long(filter("[limit(.n; repeat(1))] | length"), n));
-    assert!(is_long(content("{% for i in range(structured.n) %}{{ i }}{% endfor %}"), n));
+    let body = r#"{"n":40000}"#;
+    assert!(is_long(filter_rule("reduce range(.n) as $i (0; . + $i)"), body));
+    assert!(is_long(filter_rule("[range(.n)] | length"), body));
+    assert!(is_long(filter_rule("[limit(.n; repeat(1))] | length"), body));
+    assert!(is_long(content_rule("{% for i in range(structured.n) %}{{ i }}{% endfor %}"), body));
     let rows: Vec<Value> = (0..25)
         .map(|id| json!({"id": id, "name": format!("pump {id}"), "pressure": 1.5, "tags": ["a", "bb"], "on": id % 2 == 0}))
         .collect();
     let table = json!({"items": rows}).to_string();
     assert!(!is_long(
-        filter(
+        filter_rule(
             "{on: [.items[] | select(.on) | {id, name, bar: (.pressure * 2)}], mean: ([.items[].pressure] | add / length)}"
         ),
         &table
     ));
     assert!(!is_long(
-        filter("[.items[] | \"\\(.id): \\(.name | sub(\"pump\"; \"P\")) \\(.tags | join(\"/\"))\"]"),
+        filter_rule("[.items[] | \"\\(.id): \\(.name | sub(\"pump\"; \"P\")) \\(.tags | join(\"/\"))\"]"),
         &table
     ));
     assert!(!is_long(
-        content(
+        content_rule(
             "{% for item in structured[\"items\"] %}- {{ item.id }}: {{ item.name | upper }}\n{% endfor %}"
         ),
         &table
     ));
     // Conditions and blocks add up.
-    let mut rule = filter(".");
+    let mut rule = filter_rule(".");
     rule.matcher.json = Some(Jq::compile("[range(100)] | length > 0", &[]).unwrap());
-    assert!(!is_long(rule, n));
+    assert!(!is_long(rule, body));
     let block = || {
         BlockTemplate::new(BlockPayload::Text(
             Template::compile("{% for i in range(500) %}{{ i }}{% endfor %}").unwrap(),
         ))
     };
-    let mut rule = filter(".");
+    let mut rule = filter_rule(".");
     if let RuleAction::Success(rule) = &mut rule.action {
         rule.content = ContentTemplate((0..10).map(|_| block()).collect());
     }
-    assert!(is_long(rule, n));
+    assert!(is_long(rule, body));
 }
 
 #[test]
 fn patterns_that_look_again_and_again_are_counted() {
-    let matches = |pattern: &str| {
+    let regex_rule = |pattern: &str| {
         let pattern = Pattern::compile(pattern).unwrap();
         let patterns = extract::CapturePatterns(vec![extract::CapturePattern::plain(pattern)]);
         success(
@@ -200,11 +200,11 @@ fn patterns_that_look_again_and_again_are_counted() {
             None,
         )
     };
-    assert!(is_long(matches("(?<x>a+b|a)"), &"a".repeat(7_000)));
+    assert!(is_long(regex_rule("(?<x>a+b|a)"), &"a".repeat(7_000)));
     let mut lines = String::new();
     for line in 0..150 {
         let _ = writeln!(lines, "line_{line}: {}", line * 7919);
     }
-    assert!(!is_long(matches(r"(?m)^(?<key>\w+): (?<value>\d+)$"), &lines));
+    assert!(!is_long(regex_rule(r"(?m)^(?<key>\w+): (?<value>\d+)$"), &lines));
     assert!(!is_long(success(ExtractorKind::Pairs(Pairs::default()), None, None), &lines));
 }

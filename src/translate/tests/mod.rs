@@ -111,16 +111,17 @@ fn json_is_passed_on_unchanged() {
         r#"{"result":[1]}"#,
         Some(r#"{"result":[1]}"#),
     );
-    let done = "Done: the service responded with status 204 No Content and no content.";
-    check(&translator(vec![], None), &response(204, "", ""), done, None);
+    let message = "Done: the service responded with status 204 No Content and no content.";
+    check(&translator(vec![], None), &response(204, "", ""), message, None);
 }
 
 #[test]
 fn an_empty_json_body_is_missing_not_null() {
-    let expects = translator(vec![], Some(json!({"type": "object"})));
-    for result in
-        [run(&expects, &response(200, "application/json", "")), run(&expects, &response(200, "", ""))]
-    {
+    let object_translator = translator(vec![], Some(json!({"type": "object"})));
+    for result in [
+        run(&object_translator, &response(200, "application/json", "")),
+        run(&object_translator, &response(200, "", "")),
+    ] {
         assert_eq!(result.outcome, ToolOutcome::Error(ErrorType::UnparseableResponse));
     }
 }

@@ -12,7 +12,7 @@ use crate::translate::extract::{
 };
 
 /// Responses in the formats of the extractors, each for several of them.
-const ORDINARY: [&str; 9] = [
+const TYPICAL_BODIES: [&str; 9] = [
     "a: 1\nb: x\n",
     "a,b\r\n1,x\r\n2,-\r\n",
     r#"{"a": 1, "b": "x"}"#,
@@ -32,7 +32,7 @@ fn any_response() -> impl Strategy<Value = UpstreamResponse> {
         1 => "[ -~]{0,20}",
     ];
     let body = prop_oneof![
-        10 => proptest::sample::select(ORDINARY.to_vec()).prop_map(|body| body.as_bytes().to_vec()),
+        10 => proptest::sample::select(TYPICAL_BODIES.to_vec()).prop_map(|body| body.as_bytes().to_vec()),
         1 => proptest::collection::vec(any::<u8>(), 0..200),
         1 => "\\PC{0,100}".prop_map(String::into_bytes),
         1 => "( {0,3}\\[?[a-z]{1,4}[:=\\]]? ?[a-z0-9.-]{0,5}\n){0,6}".prop_map(String::into_bytes),
@@ -145,18 +145,18 @@ fn extractor(index: usize) -> Option<ExtractorKind> {
 }
 
 /// Number of extractors above.
-const EXTRACTORS: usize = 27;
+const EXTRACTOR_COUNT: usize = 27;
 
 /// Ingredients of an `extract`: an extractor and its types by number, and optionally a second part.
-type Picked = (usize, usize, usize);
+type ExtractChoice = (usize, usize, usize);
 
-fn any_extract() -> impl Strategy<Value = Picked> {
-    let beside = prop_oneof![2 => Just(EXTRACTORS), 1 => 0..EXTRACTORS];
-    (0..EXTRACTORS, prop_oneof![Just(0), 0..shapes::TYPINGS], beside)
+fn any_extract() -> impl Strategy<Value = ExtractChoice> {
+    let second = prop_oneof![2 => Just(EXTRACTOR_COUNT), 1 => 0..EXTRACTOR_COUNT];
+    (0..EXTRACTOR_COUNT, prop_oneof![Just(0), 0..shapes::TYPINGS], second)
 }
 
-fn extract((kind, typing, beside): Picked) -> Option<Extract> {
-    extractor(kind).map(|kind| shapes::extract(kind, shapes::typing(typing), extractor(beside)))
+fn extract((kind, typing, second): ExtractChoice) -> Option<Extract> {
+    extractor(kind).map(|kind| shapes::extract(kind, shapes::typing(typing), extractor(second)))
 }
 
 fn any_translator() -> impl Strategy<Value = Translator> {
@@ -167,7 +167,7 @@ fn any_translator() -> impl Strategy<Value = Translator> {
         0..shapes::LIMITS,
         prop_oneof![2 => Just(0_usize), 1 => 0..shapes::ERRORS],
     );
-    (any_extract(), shape).prop_map(|(picked, (filter, content, schema, limit, errors))| {
+    (any_extract(), shape).prop_map(|(choice, (filter, content, schema, limit, errors))| {
         let filter = [None, Some("."), Some(".a"), Some("{a: .}")][filter];
         let schema = [
             None,
@@ -176,8 +176,8 @@ fn any_translator() -> impl Strategy<Value = Translator> {
             Some(json!({"type": ["object", "number"]})),
         ][schema]
             .clone();
-        let mut rules = shapes::errors(errors, || extract(picked));
-        if let Some(extract) = extract(picked) {
+        let mut rules = shapes::errors(errors, || extract(choice));
+        if let Some(extract) = extract(choice) {
             let extract = Some(extract);
             let structured = filter.map(|filter| Jq::compile(filter, &[]).unwrap());
             let (content, limit) = (shapes::content(content), shapes::limit(limit));
@@ -212,8 +212,8 @@ proptest! {
 
     /// The value of a typed extractor satisfies the schema of its types, before any schema of the route.
     #[test]
-    fn typed_values_match_the_schema_of_their_types(picked in any_extract(), response in any_response()) {
-        let extract = extract(picked);
+    fn typed_values_match_the_schema_of_their_types(choice in any_extract(), response in any_response()) {
+        let extract = extract(choice);
         let Some(schema) = extract.as_ref().and_then(Extract::schema) else { return Ok(()) };
         let (schema, content) = (Value::Object(schema), ContentTemplate::default());
         let action = RuleAction::Success(SuccessRule { structured: None, content, limit: None, sample: None });
@@ -238,23 +238,23 @@ fn has_structured_errors(translator: &Translator) -> bool {
 /// Otherwise the result would be a success with an arbitrary value.
 #[test]
 fn an_error_of_an_mcp_server_is_no_part_of_a_value() {
-    let is_error = |picked, body: &str| {
-        let (extract, content) = (extract(picked), ContentTemplate::default());
+    let is_error = |choice, body: &str| {
+        let (extract, content) = (extract(choice), ContentTemplate::default());
         let action =
             RuleAction::Success(SuccessRule { structured: None, content, limit: None, sample: None });
         let rule = Rule { matcher: Matcher::default(), extract, charset: None, action };
         run(&translator(vec![rule], None), &response(200, "application/json", body.to_owned())).is_error()
     };
     const MCP: usize = 12;
-    for picked in [(MCP, 0, 0), (MCP, 5, 0), (0, 0, MCP)] {
-        assert!(is_error(picked, r#"{"error":{}}"#), "{picked:?}");
-        assert!(is_error(picked, r#"{"error":{"code":-32000,"message":"down"}}"#), "{picked:?}");
+    for choice in [(MCP, 0, 0), (MCP, 5, 0), (0, 0, MCP)] {
+        assert!(is_error(choice, r#"{"error":{}}"#), "{choice:?}");
+        assert!(is_error(choice, r#"{"error":{"code":-32000,"message":"down"}}"#), "{choice:?}");
         assert!(
-            is_error(picked, r#"{"content":[{"type":"text","text":"{}"}],"isError":true}"#),
-            "{picked:?}"
+            is_error(choice, r#"{"content":[{"type":"text","text":"{}"}],"isError":true}"#),
+            "{choice:?}"
         );
     }
-    for picked in [(MCP, 0, 0), (0, 0, MCP)] {
-        assert!(!is_error(picked, r#"{"content":[{"type":"text","text":"{}"}]}"#), "{picked:?}");
+    for choice in [(MCP, 0, 0), (0, 0, MCP)] {
+        assert!(!is_error(choice, r#"{"content":[{"type":"text","text":"{}"}]}"#), "{choice:?}");
     }
 }

@@ -41,7 +41,7 @@ fn or_null(kind: FieldKind) -> FieldType {
     FieldType { nulls: vec!["x".into(), "-".into()], ..kind.into() }
 }
 
-fn words(rest: Option<serde_json::Value>) -> FieldKind {
+fn enumeration(rest: Option<serde_json::Value>) -> FieldKind {
     let words = vec![("a".into(), json!("up")), ("x".into(), json!(2)), ("1".into(), json!(null))];
     FieldKind::Values(Enumeration { words, rest, ignore_case: true }.into())
 }
@@ -59,7 +59,7 @@ pub(super) fn typing(index: usize) -> Typing {
             field("a", "a", list_of(FieldKind::String)),
             Field {
                 missing: OnMissing::Default(json!("up").into()),
-                ..Field::new("b", words(Some(json!("other"))).into())
+                ..Field::new("b", enumeration(Some(json!("other"))).into())
             },
             field("when", "a", or_null(FieldKind::DateTime(TimeOptions::default()))),
             field("size", "b", or_null(FieldKind::Size(SizeForm::default()))),
@@ -75,19 +75,19 @@ pub(super) fn typing(index: usize) -> Typing {
             "a",
             list_of(FieldKind::Object(Some(Fields::new(vec![field("b", "b", number())])))),
         )])),
-        5 => value(None, or_null(words(None))),
+        5 => value(None, or_null(enumeration(None))),
         6 => value(None, list_of(FieldKind::String)),
         _ => value(Some("a"), or_null(FieldKind::String)),
     }
 }
 
 /// One extractor alone, or as one of two parts; the second part is optional.
-pub(super) fn extract(kind: ExtractorKind, typing: Typing, beside: Option<ExtractorKind>) -> Extract {
+pub(super) fn extract(kind: ExtractorKind, typing: Typing, second: Option<ExtractorKind>) -> Extract {
     let extractor = Extractor { source: None, kind, typing };
-    let Some(beside) = beside else { return Extract::One(Box::new(extractor)) };
+    let Some(second) = second else { return Extract::One(Box::new(extractor)) };
     Extract::Parts(vec![
         ExtractPart { name: "a".into(), extractor, optional: false },
-        ExtractPart { name: "b".into(), extractor: Extractor::untyped(beside), optional: true },
+        ExtractPart { name: "b".into(), extractor: Extractor::untyped(second), optional: true },
     ])
 }
 

@@ -24,7 +24,7 @@ pub struct Address {
     socket: Option<PathBuf>,
     base: Box<str>,
     /// Whether the base path is a secret.
-    hidden: bool,
+    is_base_hidden: bool,
 }
 
 /// Reason why a string is not the address of an upstream. The text continues a sentence after its subject.
@@ -62,17 +62,17 @@ impl Address {
     /// Marks the base path as secret: some services expect an API key in the path.
     #[must_use]
     pub fn with_hidden_base(self) -> Self {
-        Self { hidden: !self.base.is_empty(), ..self }
+        Self { is_base_hidden: !self.base.is_empty(), ..self }
     }
 
     /// Base path, if it is secret.
     pub(super) fn hidden_base(&self) -> Option<&str> {
-        self.hidden.then_some(&*self.base)
+        self.is_base_hidden.then_some(&*self.base)
     }
 
     /// Base path for display: hidden if it is secret.
     pub(super) fn shown_base(&self) -> &str {
-        if self.hidden { "/…" } else { &self.base }
+        if self.is_base_hidden { "/…" } else { &self.base }
     }
 
     /// Whether connections use TLS.
@@ -84,7 +84,7 @@ impl Address {
     pub fn is_local(&self) -> bool {
         self.socket().is_some()
             || self.name().is_some_and(|(name, _)| name.eq_ignore_ascii_case("localhost"))
-            || self.ip().is_some_and(|at| at.ip().to_canonical().is_loopback())
+            || self.ip().is_some_and(|address| address.ip().to_canonical().is_loopback())
     }
 
     /// Path of the UNIX socket, if the address is a UNIX socket.
@@ -155,7 +155,7 @@ impl Address {
             return Err(AddressError::Query);
         }
         let base = path.path().trim_end_matches('/').into();
-        Ok(Self { scheme, authority, socket, base, hidden: false })
+        Ok(Self { scheme, authority, socket, base, is_base_hidden: false })
     }
 
     fn from_socket_path(text: &str) -> Result<Self, AddressError> {
@@ -221,24 +221,24 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn joined(address: &str, path: &str) -> String {
+    fn join_path(address: &str, path: &str) -> String {
         address.parse::<Address>().unwrap().join(&path.parse().unwrap()).unwrap().to_string()
     }
 
     #[test]
     fn a_path_is_put_after_the_base() {
-        assert_eq!(joined("http://127.0.0.1:9000", "/a?b=c"), "http://127.0.0.1:9000/a?b=c");
-        assert_eq!(joined("http://old.test/api/v1/", "/a"), "http://old.test/api/v1/a");
-        assert_eq!(joined("https://[::1]:9000/api", "/?q"), "https://[::1]:9000/api/?q");
-        assert_eq!(joined("unix:/run/app.sock:/api/", "/a"), "http://localhost/api/a");
+        assert_eq!(join_path("http://127.0.0.1:9000", "/a?b=c"), "http://127.0.0.1:9000/a?b=c");
+        assert_eq!(join_path("http://old.test/api/v1/", "/a"), "http://old.test/api/v1/a");
+        assert_eq!(join_path("https://[::1]:9000/api", "/?q"), "https://[::1]:9000/api/?q");
+        assert_eq!(join_path("unix:/run/app.sock:/api/", "/a"), "http://localhost/api/a");
     }
 
     #[test]
     fn a_hidden_base_is_sent_and_not_shown() {
         let address = "http://hooks.test/T000/XXXX".parse::<Address>().unwrap().with_hidden_base();
         assert_eq!(format!("{address} {address:?}"), "http://hooks.test/… Address(http://hooks.test/…)");
-        let sent = address.join(&PathAndQuery::from_static("/x")).unwrap();
-        assert_eq!(sent.to_string(), "http://hooks.test/T000/XXXX/x");
+        let uri = address.join(&PathAndQuery::from_static("/x")).unwrap();
+        assert_eq!(uri.to_string(), "http://hooks.test/T000/XXXX/x");
         let plain = "http://hooks.test".parse::<Address>().unwrap();
         assert_eq!(plain.clone().with_hidden_base(), plain);
     }
@@ -247,14 +247,14 @@ mod tests {
     fn a_socket_is_a_path_and_maybe_a_base() {
         let address: Address = "unix:/run/my app.sock".parse().unwrap();
         assert_eq!(address.socket(), Some(Path::new("/run/my app.sock")));
-        for (written, shown) in [
+        for (configured, displayed) in [
             ("unix:/run/a.sock", "unix:/run/a.sock"),
             ("unix:///run/a.sock:/v1", "unix:/run/a.sock:/v1"),
             ("https://h:444/b/", "https://h:444/b"),
             ("https://h:443/b", "https://h/b"),
             ("http://[::1]:80", "http://[::1]"),
         ] {
-            assert_eq!(written.parse::<Address>().unwrap().to_string(), shown);
+            assert_eq!(configured.parse::<Address>().unwrap().to_string(), displayed);
         }
     }
 
@@ -263,8 +263,8 @@ mod tests {
         let address = |text: &str| text.parse::<Address>().unwrap();
         assert_eq!(address("https://old.test/api").name(), Some(("old.test", 443)));
         assert_eq!(address("http://old.test:81").name(), Some(("old.test", 81)));
-        for (numbers, expected) in [("http://127.0.0.1", "127.0.0.1:80"), ("https://[::1]:9", "[::1]:9")] {
-            assert_eq!((address(numbers).name(), address(numbers).ip()), (None, expected.parse().ok()));
+        for (ip_address, expected) in [("http://127.0.0.1", "127.0.0.1:80"), ("https://[::1]:9", "[::1]:9")] {
+            assert_eq!((address(ip_address).name(), address(ip_address).ip()), (None, expected.parse().ok()));
         }
         assert_eq!((address("unix:/a").name(), address("unix:/a").ip()), (None, None));
     }

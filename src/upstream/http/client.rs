@@ -105,9 +105,9 @@ impl HttpUpstream {
     pub(in crate::upstream) async fn send_unnamed(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
         let UpstreamCall { request, response_limit_bytes, deadline, tried, context, .. } = upstream_call;
         let UpstreamRequest::Http(request) = request else { return Err(Failure::wrong_kind()) };
-        let reconnects = if upstream_call.idempotent { RECONNECT_LIMIT } else { 0 };
+        let reconnects_left = if upstream_call.idempotent { RECONNECT_LIMIT } else { 0 };
         let (response, mut in_flight) =
-            self.open_at_any(request, tried, deadline.latest, context, reconnects).await?;
+            self.open_at_any(request, tried, deadline.latest, context, reconnects_left).await?;
         let account = upstream_call.account(*response_limit_bytes);
         let result =
             response.read_whole(*response_limit_bytes, account, upstream_call.progress.as_ref()).await;
@@ -135,7 +135,7 @@ impl HttpUpstream {
         tried: &AttemptedEndpoints,
         deadline: Instant,
         context: &CallContext,
-        mut reconnects: u32,
+        mut reconnects_left: u32,
     ) -> Result<(IncomingResponse, InFlightRequest), Failure> {
         let credential = match &self.credentials {
             Some(credentials) => Some(credentials.credential(context).await.map_err(Failure::Credential)?),
@@ -147,8 +147,8 @@ impl HttpUpstream {
                 Ok(response) => return Ok((response, in_flight)),
                 // A server may close an idle connection at any time (RFC 9112, section 9.3.1), so a closed
                 // one does not count as a failure of the server.
-                Err(failure) if reconnects > 0 && failure.is_of_reused_connection() => {
-                    reconnects -= 1;
+                Err(failure) if reconnects_left > 0 && failure.is_of_reused_connection() => {
+                    reconnects_left -= 1;
                     let (upstream, request_id) = (self.name(), context.request_id());
                     let error = failure.into_error(upstream);
                     let error = ErrorChain(&error);
@@ -168,23 +168,30 @@ impl HttpUpstream {
         request: &HttpRequest,
         mut credential: Option<Credential>,
     ) -> Result<IncomingResponse, Failure> {
-        let mut next = request_to(&self.settings, &in_flight.endpoint.connections.address, request)?;
-        let tokens = self.credentials.as_ref().and_then(CredentialSource::cache);
+        let mut next_request = request_to(&self.settings, &in_flight.endpoint.connections.address, request)?;
+        let token_cache = self.credentials.as_ref().and_then(CredentialSource::cache);
         let (mut redirects_left, mut is_renewed) = (self.settings.max_redirects, false);
         loop {
-            let mut response = self.send_as(in_flight, &next, credential.as_ref()).await?;
+            let mut response = self.send_as(in_flight, &next_request, credential.as_ref()).await?;
             if !is_renewed
                 && response.status() == StatusCode::UNAUTHORIZED
-                && let Some((tokens, sent)) = tokens.zip(credential.as_ref())
-                && let Some(renewed) =
-                    tokens.replace_rejected(sent, &in_flight.context).await.map_err(Failure::Credential)?
+                && let Some((token_cache, rejected)) = token_cache.zip(credential.as_ref())
+                && let Some(renewed) = token_cache
+                    .replace_rejected(rejected, &in_flight.context)
+                    .await
+                    .map_err(Failure::Credential)?
             {
                 // A server that responds 401 has not processed the request, so any request may be sent again.
                 discard_body(response.into_body()).await;
-                response = self.send_as(in_flight, &next, Some(&renewed)).await?;
+                response = self.send_as(in_flight, &next_request, Some(&renewed)).await?;
                 (credential, is_renewed) = (Some(renewed), true);
             }
-            let redirect = redirect_target(next.method(), next.uri(), response.status(), response.headers());
+            let redirect = redirect_target(
+                next_request.method(),
+                next_request.uri(),
+                response.status(),
+                response.headers(),
+            );
             let Some((method, uri)) = redirect.filter(|_| redirects_left > 0) else {
                 let (head, body) = response.into_parts();
                 let mut scrubber = self.scrubber.clone();
@@ -195,14 +202,14 @@ impl HttpUpstream {
             };
             redirects_left -= 1;
             discard_body(response.into_body()).await;
-            if *next.method() != method {
-                next.body_mut().clear();
+            if *next_request.method() != method {
+                next_request.body_mut().clear();
                 for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE] {
-                    next.headers_mut().remove(name);
+                    next_request.headers_mut().remove(name);
                 }
             }
             let uri = with_query(&self.settings, uri).map_err(|error| Failure::Unsendable(error.into()))?;
-            (*next.method_mut(), *next.uri_mut()) = (method, uri);
+            (*next_request.method_mut(), *next_request.uri_mut()) = (method, uri);
         }
     }
 
@@ -218,11 +225,11 @@ impl HttpUpstream {
             request.headers_mut().insert(header::AUTHORIZATION, credential.value.clone());
         }
         let response = send_to(in_flight, request).await.map_err(|(failure, _)| failure)?;
-        let tokens = self.credentials.as_ref().and_then(CredentialSource::cache);
-        if let (Some(tokens), Some(credential)) = (tokens, credential)
+        let token_cache = self.credentials.as_ref().and_then(CredentialSource::cache);
+        if let (Some(token_cache), Some(credential)) = (token_cache, credential)
             && response.status() != StatusCode::UNAUTHORIZED
         {
-            tokens.accepted(credential);
+            token_cache.accepted(credential);
         }
         Ok(response)
     }
@@ -272,10 +279,10 @@ impl HttpSettings {
             target.extend([parameter.as_str(), if *is_secret { REDACTED } else { "" }]);
         }
         let mut headers = configured_headers(self, request);
-        let mark = HeaderValue::from_static(REDACTED);
-        headers.values_mut().filter(|value| value.is_sensitive()).for_each(|value| *value = mark.clone());
+        let redacted = HeaderValue::from_static(REDACTED);
+        headers.values_mut().filter(|value| value.is_sensitive()).for_each(|value| *value = redacted.clone());
         if self.auth.is_some() {
-            headers.insert(header::AUTHORIZATION, mark);
+            headers.insert(header::AUTHORIZATION, redacted);
         }
         (target, headers)
     }
@@ -287,9 +294,9 @@ fn with_query(settings: &HttpSettings, uri: Uri) -> Result<Uri, http::Error> {
     if settings.query.is_empty() {
         return Ok(uri);
     }
-    let (mut own, mut prefixes) = (Vec::new(), Vec::new());
+    let (mut configured, mut prefixes) = (Vec::new(), Vec::new());
     for QueryParameter { name, value, .. } in &settings.query {
-        for (parameters, value) in [(&mut own, &*value.0), (&mut prefixes, "")] {
+        for (parameters, value) in [(&mut configured, &*value.0), (&mut prefixes, "")] {
             parameters.push(String::new());
             push_parameter(parameters.last_mut().expect("it was just added"), name, value);
         }
@@ -297,7 +304,7 @@ fn with_query(settings: &HttpSettings, uri: Uri) -> Result<Uri, http::Error> {
     let is_other =
         |pair: &&str| !pair.is_empty() && !prefixes.iter().any(|prefix| pair.starts_with(prefix.as_str()));
     let others = uri.query().unwrap_or_default().split('&').filter(is_other);
-    let query: Vec<&str> = others.chain(own.iter().map(String::as_str)).collect();
+    let query: Vec<&str> = others.chain(configured.iter().map(String::as_str)).collect();
     let path_and_query = format!("{}?{}", uri.path(), query.join("&")).parse()?;
     let mut parts = uri.into_parts();
     parts.path_and_query = Some(path_and_query);
@@ -314,9 +321,9 @@ async fn send_to(in_flight: &InFlightRequest, request: Request<RequestBody>) -> 
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return Err((Failure::NotHttp("it switched protocols without a request for it".into()), None));
     }
-    if let Err(why) = check_framing(response.version(), response.headers_mut()) {
+    if let Err(reason) = check_framing(response.version(), response.headers_mut()) {
         response.body_mut().close();
-        return Err((Failure::NotHttp(why.into()), None));
+        return Err((Failure::NotHttp(reason.into()), None));
     }
     if announces_unread_body(response.status(), response.headers()) {
         response.body_mut().close();
@@ -394,8 +401,8 @@ impl HttpUpstream {
         loop {
             let address = &in_flight.endpoint.connections.address;
             *request.uri_mut() = address.join(&path).map_err(|error| Failure::Unsendable(error.into()))?;
-            let configured = self.settings.headers.get(header::HOST).cloned();
-            let host = configured.unwrap_or_else(|| address.host_header());
+            let configured_host = self.settings.headers.get(header::HOST).cloned();
+            let host = configured_host.unwrap_or_else(|| address.host_header());
             request.headers_mut().insert(header::HOST, host);
             let (failure, unsent) = match send_to(&in_flight, request).await {
                 Ok(mut response) => {

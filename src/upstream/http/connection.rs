@@ -86,8 +86,8 @@ impl ConnectionPool {
     /// the connection until it closes.
     pub(super) async fn open(&self) -> Result<HttpConnection, Failure> {
         let opened = self.in_time(self.open_stream()).await?;
-        let (stream, agreed_on_h2) = opened.map_err(|error| Failure::Connect(error.into()))?;
-        let handshake = match self.settings.protocol == HttpVersion::Http2 || agreed_on_h2 {
+        let (stream, is_h2) = opened.map_err(|error| Failure::Connect(error.into()))?;
+        let handshake = match self.settings.protocol == HttpVersion::Http2 || is_h2 {
             true => http2_handshake(stream).await.map(HttpConnection::Http2),
             false => http1_handshake(stream).await.map(HttpConnection::Http1),
         };
@@ -96,8 +96,8 @@ impl ConnectionPool {
 
     /// Applies the connect timeout to `work`.
     pub(super) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Failure> {
-        let after = self.settings.connect_timeout;
-        timeout(after, work).await.map_err(|_| Failure::ConnectTimeout(after))
+        let connect_timeout = self.settings.connect_timeout;
+        timeout(connect_timeout, work).await.map_err(|_| Failure::ConnectTimeout(connect_timeout))
     }
 
     /// Opens a byte stream. Also returns whether HTTP/2 was negotiated.
@@ -107,7 +107,7 @@ impl ConnectionPool {
             check_reserve(&stream, ADMIN_RESERVE)?;
             return Ok((Box::new(stream), false));
         }
-        let stream = tcp(self.at.expect("an address without a socket has an IP address")).await?;
+        let stream = connect_tcp(self.at.expect("an address without a socket has an IP address")).await?;
         let Some(tls) = &self.tls else { return Ok((Box::new(stream), false)) };
         // The TLS client verifies the host name against the server's certificate.
         let stream = tls.connect(self.address.authority().host(), stream).await?;
@@ -116,8 +116,8 @@ impl ConnectionPool {
     }
 }
 
-async fn tcp(at: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(at).await?;
+async fn connect_tcp(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
     check_reserve(&stream, ADMIN_RESERVE)?;
     // Requests are written as a whole; Nagle's algorithm would only delay them.
     stream.set_nodelay(true)?;

@@ -52,7 +52,7 @@ pub(super) struct ConnectionPool {
     host: HeaderValue,
     /// Whether the endpoint has negotiated HTTP/2. If so, one connection is enough, and requests wait for it.
     uses_h2: AtomicBool,
-    connecting: tokio::sync::Mutex<()>,
+    connect_lock: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -86,7 +86,7 @@ impl ConnectionPool {
             tls: settings.tls.as_ref().map(|tls| tls.with_alpn(protocols)),
             host: address.host_header(),
             uses_h2: AtomicBool::new(settings.protocol == HttpVersion::Http2),
-            connecting: tokio::sync::Mutex::default(),
+            connect_lock: tokio::sync::Mutex::default(),
             state: Mutex::default(),
         })
     }
@@ -112,34 +112,34 @@ impl ConnectionPool {
                 },
             };
             context.request_sent();
-            let (sent, is_reused, lease) = match connection {
+            let (result, is_reused, lease) = match connection {
                 HttpConnection::Http1(mut connection) => {
                     // Request target in origin form (RFC 9112, section 3.2.1).
                     *request.uri_mut() = uri.path_and_query().cloned().map(Uri::from).unwrap_or_default();
                     request.headers_mut().entry(header::HOST).or_insert_with(|| self.host.clone());
                     let is_reused = connection.is_reused;
-                    let sent = connection.sender.try_send_request(request).await;
+                    let result = connection.sender.try_send_request(request).await;
                     connection.is_reused = true;
-                    (sent, is_reused, Some((connection, Arc::clone(self))))
+                    (result, is_reused, Some((connection, Arc::clone(self))))
                 }
                 HttpConnection::Http2(mut shared) => {
                     let is_reused = shared.is_reused.load(Ordering::Relaxed);
-                    if let Some(uri) = at_host(&uri, request.headers()) {
+                    if let Some(uri) = uri_with_host(&uri, request.headers()) {
                         *request.uri_mut() = uri;
                     }
-                    let sent = shared.sender.try_send_request(request).await;
-                    shared.is_reused.fetch_or(sent.is_ok(), Ordering::Relaxed);
-                    (sent, is_reused, None)
+                    let result = shared.sender.try_send_request(request).await;
+                    shared.is_reused.fetch_or(result.is_ok(), Ordering::Relaxed);
+                    (result, is_reused, None)
                 }
             };
-            let mut failed = match sent {
+            let mut send_error = match result {
                 Ok(response) => return Ok(response.map(|incoming| ResponseBody { incoming, lease })),
-                Err(failed) => failed,
+                Err(send_error) => send_error,
             };
-            let unsent = failed.take_message().inspect(|_| context.request_unsent());
+            let unsent = send_error.take_message().inspect(|_| context.request_unsent());
             // The connection was closed before any part of the request was sent.
             let Some(unsent) = unsent.filter(|_| is_reused) else {
-                return Err((Failure::from_exchange(failed.into_error(), is_reused), None));
+                return Err((Failure::from_exchange(send_error.into_error(), is_reused), None));
             };
             request = unsent;
             request.uri_mut().clone_from(&uri);
@@ -165,9 +165,9 @@ impl ConnectionPool {
     async fn connect(self: &Arc<Self>) -> Result<HttpConnection, Failure> {
         // If no connection may be idle, requests can't share a connection.
         let will_share = self.uses_h2.load(Ordering::Relaxed) && self.settings.idle_connections > 0;
-        let _connecting = match will_share {
+        let _connect_lock = match will_share {
             // Waiting for a connection attempt of another request takes no longer than the connect timeout.
-            true => Some(self.in_time(self.connecting.lock()).await?),
+            true => Some(self.in_time(self.connect_lock.lock()).await?),
             false => None,
         };
         if will_share && let Some(connection) = self.take() {
@@ -214,20 +214,21 @@ impl ConnectionPool {
         let now = Instant::now();
         let is_old = |since: Instant| now.saturating_duration_since(since) >= KEEPALIVE_TIMEOUT;
         let mut state = self.state.lock();
-        let old = state.idle.iter().take_while(|(_, since)| is_old(*since)).count();
-        state.idle.drain(..old);
+        let old_count = state.idle.iter().take_while(|(_, since)| is_old(*since)).count();
+        state.idle.drain(..old_count);
         // Requests in flight complete even after the sender is dropped.
         state.shared.take_if(|shared| is_old(shared.last_used_at) || shared.sender.is_closed());
-        let next = state.idle.front().map(|(_, since)| *since);
-        let next = next.into_iter().chain(state.shared.as_ref().map(|shared| shared.last_used_at)).min();
-        state.is_sweep_running = next.is_some();
-        next.map(|since| since + KEEPALIVE_TIMEOUT)
+        let oldest_since = state.idle.front().map(|(_, since)| *since);
+        let oldest_since =
+            oldest_since.into_iter().chain(state.shared.as_ref().map(|shared| shared.last_used_at)).min();
+        state.is_sweep_running = oldest_since.is_some();
+        oldest_since.map(|since| since + KEEPALIVE_TIMEOUT)
     }
 }
 
 async fn sweep(pool: Weak<ConnectionPool>) {
-    while let Some(next) = pool.upgrade().and_then(|pool| pool.close_old()) {
-        tokio::time::sleep_until(next).await;
+    while let Some(next_check) = pool.upgrade().and_then(|pool| pool.close_old()) {
+        tokio::time::sleep_until(next_check).await;
     }
 }
 
@@ -297,7 +298,7 @@ impl Drop for ResponseBody {
 
 /// URI with the value of `Host` as its authority, because `:authority` must equal `Host` (RFC 9113, section
 /// 8.3.1). `None` if they are equal already, or `Host` is missing.
-fn at_host(uri: &Uri, headers: &HeaderMap) -> Option<Uri> {
+fn uri_with_host(uri: &Uri, headers: &HeaderMap) -> Option<Uri> {
     let host = headers.get(header::HOST)?.as_bytes();
     if uri.authority().is_some_and(|authority| authority.as_str().as_bytes() == host) {
         return None;
@@ -325,23 +326,23 @@ mod tests {
     async fn server(header: &'static str) -> (Address, watch::Receiver<(usize, usize)>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-        let (counts, seen) = watch::channel((0, 0));
-        let counts = Arc::new(counts);
+        let (count_sender, counts) = watch::channel((0, 0));
+        let count_sender = Arc::new(count_sender);
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                counts.send_modify(|(opened, open)| (*opened, *open) = (*opened + 1, *open + 1));
-                let counts = counts.clone();
+                count_sender.send_modify(|(opened, open)| (*opened, *open) = (*opened + 1, *open + 1));
+                let count_sender = count_sender.clone();
                 tokio::spawn(async move {
                     let mut buffer = [0; 4096];
                     while let Ok(1..) = stream.read(&mut buffer).await {
                         let response = format!("HTTP/1.1 200 OK\r\n{header}Content-Length: 2\r\n\r\nok");
                         stream.write_all(response.as_bytes()).await.unwrap();
                     }
-                    counts.send_modify(|(_, open)| *open -= 1);
+                    count_sender.send_modify(|(_, open)| *open -= 1);
                 });
             }
         });
-        (address, seen)
+        (address, counts)
     }
 
     fn pool(address: &Address, idle_connections: usize) -> Arc<ConnectionPool> {
@@ -367,20 +368,20 @@ mod tests {
 
     #[tokio::test]
     async fn sequential_calls_reuse_the_connection() {
-        let (address, seen) = server("").await;
+        let (address, counts) = server("").await;
         let pool = pool(&address, 8);
         for _ in 0..20 {
             assert_eq!(get(&pool, &address).await, "ok");
         }
-        assert_eq!(*seen.borrow(), (1, 1));
+        assert_eq!(*counts.borrow(), (1, 1));
     }
 
     #[tokio::test]
     async fn an_unfinished_response_closes_its_connection() {
-        let (address, mut seen) = server("").await;
+        let (address, mut counts) = server("").await;
         let pool = pool(&address, 8);
         drop(send(&pool, &address).await.unwrap());
-        seen.wait_for(|seen| *seen == (1, 0)).await.unwrap();
+        counts.wait_for(|counts| *counts == (1, 0)).await.unwrap();
         assert_eq!(get(&pool, &address).await, "ok");
     }
 
@@ -404,7 +405,7 @@ mod tests {
 
     #[tokio::test]
     async fn idle_connections_are_limited() {
-        let (address, mut seen) = server("").await;
+        let (address, mut counts) = server("").await;
         let pool = pool(&address, 2);
         let mut requests = JoinSet::new();
         for _ in 0..5 {
@@ -416,38 +417,38 @@ mod tests {
         for response in responses {
             response.into_body().collect().await.unwrap();
         }
-        seen.wait_for(|seen| *seen == (5, 2)).await.unwrap();
+        counts.wait_for(|counts| *counts == (5, 2)).await.unwrap();
         drop(pool);
-        seen.wait_for(|seen| *seen == (5, 0)).await.unwrap();
+        counts.wait_for(|counts| *counts == (5, 0)).await.unwrap();
     }
 
     #[tokio::test]
     async fn a_server_that_closes_gets_no_second_request() {
-        let (address, mut seen) = server("Connection: close\r\n").await;
+        let (address, mut counts) = server("Connection: close\r\n").await;
         let pool = pool(&address, 8);
         for count in 1..4 {
             assert_eq!(get(&pool, &address).await, "ok");
-            seen.wait_for(|seen| *seen == (count, 0)).await.unwrap();
+            counts.wait_for(|counts| *counts == (count, 0)).await.unwrap();
         }
     }
 
     #[tokio::test]
     async fn idle_connections_are_closed_after_a_timeout() {
-        let (address, mut seen) = server("").await;
+        let (address, mut counts) = server("").await;
         let pool = pool(&address, 8);
         get(&pool, &address).await;
-        assert_eq!(*seen.borrow(), (1, 1));
+        assert_eq!(*counts.borrow(), (1, 1));
         tokio::time::pause();
         tokio::time::advance(KEEPALIVE_TIMEOUT + Duration::from_millis(10)).await;
         tokio::time::resume();
-        seen.wait_for(|seen| *seen == (1, 0)).await.unwrap();
+        counts.wait_for(|counts| *counts == (1, 0)).await.unwrap();
         // A later connection is handled as well.
         get(&pool, &address).await;
-        assert_eq!(*seen.borrow(), (2, 1));
+        assert_eq!(*counts.borrow(), (2, 1));
         tokio::time::pause();
         tokio::time::advance(KEEPALIVE_TIMEOUT + Duration::from_millis(10)).await;
         tokio::time::resume();
-        seen.wait_for(|seen| *seen == (2, 0)).await.unwrap();
+        counts.wait_for(|counts| *counts == (2, 0)).await.unwrap();
     }
 
     #[tokio::test]
@@ -459,7 +460,7 @@ mod tests {
             ..HttpSettings::new("old".parse().unwrap(), address.clone())
         };
         let pool = ConnectionPool::new(&settings.into(), &address, address.ip());
-        let _connecting = pool.connecting.lock().await;
+        let _connect_lock = pool.connect_lock.lock().await;
         match send(&pool, &address).await {
             Err((failure, _)) => assert!(matches!(failure, Failure::ConnectTimeout(_)), "{failure:?}"),
             Ok(_) => panic!("there is no server"),
@@ -500,8 +501,8 @@ mod tests {
         falls_silent.notify_one();
         tokio::task::yield_now().await;
         tokio::time::pause();
-        let sent = timeout(Duration::from_secs(300), send(&pool, &address)).await;
-        let (failure, _) = sent.expect("that nothing comes is found out").unwrap_err();
+        let result = timeout(Duration::from_secs(300), send(&pool, &address)).await;
+        let (failure, _) = result.expect("that nothing comes is found out").unwrap_err();
         assert!(matches!(failure, Failure::CutOff(_)), "{failure:?}");
         tokio::time::resume();
         assert_eq!(get(&pool, &address).await, "ok", "over another one");

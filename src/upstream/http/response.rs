@@ -52,9 +52,11 @@ pub(super) fn check_framing(version: Version, headers: &mut HeaderMap) -> Result
             return Err("it has both `Content-Length` and `Transfer-Encoding`, so its end is ambiguous");
         }
         let mut transfer_codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-        let only = transfer_codings.next().map(|coding| coding.as_bytes().trim_ascii()).unwrap_or_default();
+        let first_coding =
+            transfer_codings.next().map(|coding| coding.as_bytes().trim_ascii()).unwrap_or_default();
         // RFC 2616 had `identity`, which means no encoding.
-        let is_known = only.eq_ignore_ascii_case(b"chunked") || only.eq_ignore_ascii_case(b"identity");
+        let is_known =
+            first_coding.eq_ignore_ascii_case(b"chunked") || first_coding.eq_ignore_ascii_case(b"identity");
         if transfer_codings.next().is_some() || !is_known {
             return Err("its `Transfer-Encoding` is not `chunked`");
         }
@@ -97,12 +99,14 @@ const HOP_BY_HOP: [&str; 8] = [
 /// Removes hop-by-hop headers, and the headers that `Connection` lists: a proxy never forwards them.
 pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
     let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    let named = values.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok());
+    let connection_options =
+        values.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok());
     // Removing the length or the host would change the meaning of the message.
-    let named = named.filter(|name: &HeaderName| *name != header::CONTENT_LENGTH && *name != header::HOST);
+    let connection_options = connection_options
+        .filter(|name: &HeaderName| *name != header::CONTENT_LENGTH && *name != header::HOST);
     // One search for the present names is faster than a removal of every name in the list.
-    let own = headers.keys().filter(|name| HOP_BY_HOP.contains(&name.as_str())).cloned();
-    for name in named.chain(own).collect::<Vec<_>>() {
+    let hop_by_hop = headers.keys().filter(|name| HOP_BY_HOP.contains(&name.as_str())).cloned();
+    for name in connection_options.chain(hop_by_hop).collect::<Vec<_>>() {
         headers.remove(name);
     }
 }
@@ -126,27 +130,27 @@ async fn read_body(
     progress: Option<&ProgressSender>,
 ) -> Result<Bytes, Failure> {
     let hint = body.size_hint();
-    let announced = usize::try_from(hint.lower()).unwrap_or(usize::MAX);
-    if announced > limit_bytes {
+    let announced_bytes = usize::try_from(hint.lower()).unwrap_or(usize::MAX);
+    if announced_bytes > limit_bytes {
         return Err(Failure::TooLong(limit_bytes));
     }
-    account.cover(announced).await?;
-    let mut whole = BytesMut::with_capacity(announced.min(TRUSTED_BYTES));
+    account.cover(announced_bytes).await?;
+    let mut received = BytesMut::with_capacity(announced_bytes.min(TRUSTED_BYTES));
     while let Some(frame) = body.frame().await {
         let Ok(chunk) = frame.map_err(broken_body)?.into_data() else { continue };
         if chunk.is_empty() {
             continue;
         }
-        if chunk.len() > limit_bytes - whole.len() {
+        if chunk.len() > limit_bytes - received.len() {
             return Err(Failure::TooLong(limit_bytes));
         }
-        account.grow(whole.len() + chunk.len()).await?;
-        whole.extend_from_slice(&chunk);
+        account.grow(received.len() + chunk.len()).await?;
+        received.extend_from_slice(&chunk);
         if let Some(progress) = progress {
-            progress.send(ProgressEvent::Received { bytes: whole.len() as u64, of: hint.exact() });
+            progress.send(ProgressEvent::Received { bytes: received.len() as u64, of: hint.exact() });
         }
     }
-    Ok(whole.freeze())
+    Ok(received.freeze())
 }
 
 fn broken_body(error: hyper::Error) -> Failure {
@@ -171,8 +175,8 @@ mod tests {
             headers.insert(name, "1".parse().unwrap());
         }
         remove_hop_by_hop(&mut headers);
-        let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
-        left.sort_unstable();
-        assert_eq!(left, ["content-length", "x-end-to-end"]);
+        let mut remaining: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        remaining.sort_unstable();
+        assert_eq!(remaining, ["content-length", "x-end-to-end"]);
     }
 }

@@ -31,14 +31,14 @@ pub(in crate::upstream) struct SecretScrubber {
 
 impl SecretScrubber {
     /// Minimum length of a secret in bytes. Shorter strings occur in responses by chance.
-    const SHORTEST: usize = 6;
+    const MIN_BYTES: usize = 6;
     /// Minimum length of a secret in bytes in responses that are not errors, where no data may be lost.
-    const SHORTEST_IN_DATA: usize = 16;
+    const MIN_BYTES_IN_DATA: usize = 16;
     /// Minimum length in bytes of a secret whose beginning alone is redacted in errors, because errors
     /// truncate quotations.
-    const LONG: usize = 24;
+    const LONG_BYTES: usize = 24;
     /// Maximum length of the searched beginning in bytes.
-    const MAX_BEGINNING: usize = 24;
+    const MAX_BEGINNING_BYTES: usize = 24;
 
     /// Creates a scrubber of texts that are certainly secrets.
     pub(super) fn new<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Self {
@@ -48,21 +48,21 @@ impl SecretScrubber {
     /// Creates a scrubber of the secrets in settings, except the credential: sensitive headers and
     /// parameters, and the hidden parts of addresses.
     pub(super) fn from_settings(settings: &HttpSettings) -> Self {
-        let (certain, perhaps) = secrets_of(settings);
-        Self::from_secrets(&certain, &perhaps)
+        let (certain, possible) = secrets_of(settings);
+        Self::from_secrets(&certain, &possible)
     }
 
-    fn from_secrets(certain: &[String], perhaps: &[String]) -> Self {
+    fn from_secrets(certain: &[String], possible: &[String]) -> Self {
         // In responses that are not errors, only complete secrets in lower, upper or original case are
         // searched: the regex engine finds such literals fast, but for any mixed case it reads every byte.
         let forms = certain.iter().flat_map(|secret| forms(secret.trim()));
         let cases = forms.flat_map(|form| [form.to_lowercase(), form.to_uppercase(), form]);
-        let long = cases.filter(|form| form.len() >= Self::SHORTEST_IN_DATA);
-        let everywhere: BTreeSet<String> = long.map(|form| regex::escape(&form)).collect();
+        let long_forms = cases.filter(|form| form.len() >= Self::MIN_BYTES_IN_DATA);
+        let everywhere: BTreeSet<String> = long_forms.map(|form| regex::escape(&form)).collect();
         let everywhere: Vec<String> = everywhere.into_iter().rev().collect();
-        let in_errors = pattern_of(certain.iter().chain(perhaps).map(String::as_str));
+        let in_errors = pattern_of(certain.iter().chain(possible).map(String::as_str));
         let everywhere = (!everywhere.is_empty()).then(|| everywhere.join("|"));
-        let regexes = |pattern: Option<String>| pattern.map(compiled).into_iter().collect();
+        let regexes = |pattern: Option<String>| pattern.map(compile_regex).into_iter().collect();
         Self { everywhere: regexes(everywhere), in_errors: regexes(in_errors) }
     }
 
@@ -74,16 +74,16 @@ impl SecretScrubber {
 
     /// Redacts a response. A compressed body is not decompressed, so secrets in it remain.
     pub(in crate::upstream) fn scrub(&self, mut response: UpstreamResponse) -> UpstreamResponse {
-        let wanted = if response.status.is_success() { &self.everywhere } else { &self.in_errors };
-        for Hidden(secrets) in wanted {
-            if let Cow::Owned(hidden) = secrets.replace_all(&response.body, REDACTED.as_bytes()) {
-                response.body = Bytes::from(hidden);
+        let regexes = if response.status.is_success() { &self.everywhere } else { &self.in_errors };
+        for Hidden(secrets) in regexes {
+            if let Cow::Owned(redacted) = secrets.replace_all(&response.body, REDACTED.as_bytes()) {
+                response.body = Bytes::from(redacted);
                 // The redacted body has another length.
                 response.headers.remove(header::CONTENT_LENGTH);
             }
             for value in response.headers.values_mut() {
-                if let Cow::Owned(hidden) = secrets.replace_all(value.as_bytes(), REDACTED.as_bytes()) {
-                    *value = HeaderValue::from_bytes(&hidden).unwrap_or(HeaderValue::from_static(REDACTED));
+                if let Cow::Owned(redacted) = secrets.replace_all(value.as_bytes(), REDACTED.as_bytes()) {
+                    *value = HeaderValue::from_bytes(&redacted).unwrap_or(HeaderValue::from_static(REDACTED));
                 }
             }
         }
@@ -95,8 +95,8 @@ impl HttpSettings {
     /// Regex that matches the secrets in these settings, which must not occur in errors. `None` if the
     /// settings have no secrets. The regex itself is a secret.
     pub fn secrets_pattern(&self) -> Option<String> {
-        let (certain, perhaps) = secrets_of(self);
-        let others = certain.iter().chain(&perhaps).map(String::as_str);
+        let (certain, possible) = secrets_of(self);
+        let others = certain.iter().chain(&possible).map(String::as_str);
         pattern_of(self.auth.iter().flat_map(AuthSettings::secrets).chain(others))
     }
 }
@@ -104,7 +104,7 @@ impl HttpSettings {
 /// Secrets in settings, except the credential: first the certain secrets, then texts that came from outside
 /// the file and may not be secret, such as the name of a tenant.
 fn secrets_of(settings: &HttpSettings) -> (Vec<String>, Vec<String>) {
-    let (mut certain, mut perhaps) = (Vec::new(), Vec::new());
+    let (mut certain, mut possible) = (Vec::new(), Vec::new());
     let headers = settings.headers.iter().filter(|(_, value)| value.is_sensitive());
     let headers = headers.map(|(name, value)| (name.to_string(), secrets_in(value)));
     let parameters = settings.query.iter().filter(|parameter| parameter.is_secret);
@@ -114,26 +114,26 @@ fn secrets_of(settings: &HttpSettings) -> (Vec<String>, Vec<String>) {
         (name.to_ascii_lowercase(), vec![value.0.clone(), format!("{name}={}", value.0)])
     });
     for (name, texts) in headers.chain(parameters) {
-        let secrets = if is_credential(&name) { &mut certain } else { &mut perhaps };
+        let secrets = if is_credential(&name) { &mut certain } else { &mut possible };
         secrets.extend(texts);
     }
     let bases = settings.addresses().filter_map(Address::hidden_base);
-    perhaps.extend(bases.map(|base| base.trim_matches('/').to_owned()));
-    (certain, perhaps)
+    possible.extend(bases.map(|base| base.trim_matches('/').to_owned()));
+    (certain, possible)
 }
 
 /// Regex that matches secrets, which must not occur in errors: all their forms in any case, and the
 /// beginnings of long secrets. The longest match comes first. `None` if there are no secrets. The regex
 /// itself is a secret.
 pub(in crate::upstream) fn pattern_of<'s>(secrets: impl Iterator<Item = &'s str>) -> Option<String> {
-    let (mut whole, mut beginnings) = (BTreeSet::new(), BTreeSet::new());
+    let (mut whole_forms, mut beginnings) = (BTreeSet::new(), BTreeSet::new());
     for form in
-        secrets.flat_map(|secret| forms(secret.trim())).filter(|form| form.len() >= SecretScrubber::SHORTEST)
+        secrets.flat_map(|secret| forms(secret.trim())).filter(|form| form.len() >= SecretScrubber::MIN_BYTES)
     {
-        whole.insert(regex::escape(&form));
+        whole_forms.insert(regex::escape(&form));
         beginnings.extend(beginning_of(&form));
     }
-    let patterns: Vec<String> = whole.into_iter().rev().chain(beginnings.into_iter().rev()).collect();
+    let patterns: Vec<String> = whole_forms.into_iter().rev().chain(beginnings.into_iter().rev()).collect();
     (!patterns.is_empty()).then(|| format!("(?i:{})", patterns.join("|")))
 }
 
@@ -141,21 +141,21 @@ pub(in crate::upstream) fn pattern_of<'s>(secrets: impl Iterator<Item = &'s str>
 pub(in crate::upstream) const EVERYTHING: &str = "(?s).+";
 
 /// Compiles a regex for bytes, because a body may be in any charset.
-fn compiled(pattern: String) -> Hidden<Arc<Regex>> {
+fn compile_regex(pattern: String) -> Hidden<Arc<Regex>> {
     let everything = |_| Regex::new(&format!("(?-u){EVERYTHING}")).expect("the pattern is fixed and tested");
     Hidden(Regex::new(&format!("(?-u){pattern}")).unwrap_or_else(everything).into())
 }
 
 /// Regex that matches the beginning of a long secret, and the text after it up to a separator.
 fn beginning_of(form: &str) -> Option<String> {
-    if form.len() < SecretScrubber::LONG || !form.is_ascii() {
+    if form.len() < SecretScrubber::LONG_BYTES || !form.is_ascii() {
         return None;
     }
-    let begins = &form[..(form.len() / 2).min(SecretScrubber::MAX_BEGINNING)];
+    let beginning = &form[..(form.len() / 2).min(SecretScrubber::MAX_BEGINNING_BYTES)];
     // The beginning must not end with the first character of an escape: a text that is cut elsewhere would
     // not match it.
-    let begins = begins.trim_end_matches(['\\', '%', '&']);
-    Some(format!(r#"{}[^\s"'<>,;]*"#, regex::escape(begins)))
+    let beginning = beginning.trim_end_matches(['\\', '%', '&']);
+    Some(format!(r#"{}[^\s"'<>,;]*"#, regex::escape(beginning)))
 }
 
 /// Secret parts of a header's value: the whole value, or the credential after a scheme and the password in
@@ -175,21 +175,21 @@ fn secrets_in(value: &HeaderValue) -> Vec<String> {
 
 /// Suffixes of the names of headers and parameters that contain a credential: `X-Api-Key`, `X-Auth`,
 /// `X-Session-Id`.
-const CREDENTIAL_ENDS: &str =
+const CREDENTIAL_SUFFIXES: &str =
     "key token secret password passwd pass auth authorization credential credentials session session-id";
 
 /// Whether a header or parameter with this lower-case name contains a credential.
 fn is_credential(name: &str) -> bool {
     *name == header::AUTHORIZATION
         || *name == header::COOKIE
-        || CREDENTIAL_ENDS.split(' ').any(|end| name.ends_with(end))
+        || CREDENTIAL_SUFFIXES.split(' ').any(|suffix| name.ends_with(suffix))
         || is_secret_name(name)
 }
 
 /// Returns a secret in the encodings that a server may use to echo it: unchanged, in JSON, in a URL, in HTML,
 /// in Base64.
 fn forms(secret: &str) -> BTreeSet<String> {
-    let mut forms = written_forms(secret);
+    let mut forms = text_forms(secret);
     for encoded in base64_forms(secret) {
         // In a URL, or in JSON with escaped slashes.
         let in_url = encoded.replace('+', "%2B").replace('/', "%2F");
@@ -207,27 +207,27 @@ fn forms(secret: &str) -> BTreeSet<String> {
 /// the same group of three. Characters that also encode neighbouring bytes are omitted.
 fn base64_forms(secret: &str) -> impl Iterator<Item = String> {
     // Base64 of a short text has too few characters to be distinguished from other text.
-    let is_long = secret.len() >= SecretScrubber::SHORTEST;
+    let is_long = secret.len() >= SecretScrubber::MIN_BYTES;
     (0..3).filter(move |_| is_long).map(|before| {
         let bytes = [&[0; 2][..before], secret.as_bytes()].concat();
         let encoded = STANDARD_NO_PAD.encode(&bytes);
-        let (begin, has_rest) = ([0, 2, 3][before], bytes.len() % 3 != 0);
-        encoded[begin..encoded.len() - usize::from(has_rest)].to_owned()
+        let (start, has_rest) = ([0, 2, 3][before], bytes.len() % 3 != 0);
+        encoded[start..encoded.len() - usize::from(has_rest)].to_owned()
     })
 }
 
 /// Converts the escapes in URL-encoded text to lower case: `%2f`.
-fn with_small_escapes(encoded: &str) -> String {
+fn with_lowercase_escapes(encoded: &str) -> String {
     let mut parts = encoded.split('%');
-    let mut small = parts.next().unwrap_or_default().to_owned();
+    let mut lowercased = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let (escape, rest) = part.split_at_checked(2).unwrap_or((part, ""));
-        small.extend(["%", &escape.to_lowercase(), rest]);
+        lowercased.extend(["%", &escape.to_lowercase(), rest]);
     }
-    small
+    lowercased
 }
 
-fn written_forms(secret: &str) -> BTreeSet<String> {
+fn text_forms(secret: &str) -> BTreeSet<String> {
     let json = serde_json::Value::from(secret).to_string();
     let json = json[1..json.len() - 1].to_owned();
     let slashes = json.replace('/', r"\/");
@@ -236,8 +236,8 @@ fn written_forms(secret: &str) -> BTreeSet<String> {
     let plain = url.replace("%2D", "-").replace("%2E", ".").replace("%5F", "_").replace("%7E", "~");
     let html = secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
     let as_form = plain.replace("%20", "+");
-    let small = [&url, &plain, &as_form].map(|text| with_small_escapes(text));
-    [secret.to_owned(), json, slashes, url, plain, as_form, html].into_iter().chain(small).collect()
+    let lowercase = [&url, &plain, &as_form].map(|text| with_lowercase_escapes(text));
+    [secret.to_owned(), json, slashes, url, plain, as_form, html].into_iter().chain(lowercase).collect()
 }
 
 #[cfg(test)]
@@ -254,9 +254,9 @@ mod tests {
         headers.insert("x-echo", HeaderValue::from_str(&body.replace('\n', " ")).unwrap());
         let response =
             UpstreamResponse::new(StatusCode::from_u16(status).unwrap(), headers, body.to_owned().into());
-        let shown = scrubber.scrub(response);
-        assert_eq!(shown.body, expected.as_bytes());
-        assert_eq!(shown.headers["x-echo"], expected.replace('\n', " "));
+        let scrubbed = scrubber.scrub(response);
+        assert_eq!(scrubbed.body, expected.as_bytes());
+        assert_eq!(scrubbed.headers["x-echo"], expected.replace('\n', " "));
     }
 
     #[test]
@@ -279,16 +279,19 @@ mod tests {
                 let encoded = STANDARD.encode(format!("{before}{TOKEN}{after}"));
                 let url_safe = encoded.replace('+', "-").replace('/', "_");
                 let in_url = encoded.replace('/', "%2F").replace('+', "%2B");
-                for written in [encoded.clone(), url_safe, encoded.to_lowercase(), in_url] {
+                for form in [encoded.clone(), url_safe, encoded.to_lowercase(), in_url] {
                     for status in [200, 401] {
-                        let body = Bytes::from(format!("x {written} y"));
+                        let body = Bytes::from(format!("x {form} y"));
                         let response = UpstreamResponse::new(
                             StatusCode::from_u16(status).unwrap(),
                             HeaderMap::new(),
                             body,
                         );
-                        let shown = String::from_utf8(scrubber.scrub(response).body.to_vec()).unwrap();
-                        assert!(shown.contains(REDACTED) && shown.len() < 36, "{status} {written}: {shown}");
+                        let scrubbed = String::from_utf8(scrubber.scrub(response).body.to_vec()).unwrap();
+                        assert!(
+                            scrubbed.contains(REDACTED) && scrubbed.len() < 36,
+                            "{status} {form}: {scrubbed}"
+                        );
                     }
                 }
             }

@@ -79,7 +79,7 @@ enum ChildCommand {
 
 /// Call that waits for its response.
 struct PendingCall {
-    respond: oneshot::Sender<Result<Bytes, Failure>>,
+    response_sender: oneshot::Sender<Result<Bytes, Failure>>,
     limit_bytes: usize,
     /// Memory account for the response.
     account: BodyAccount,
@@ -98,13 +98,13 @@ impl ChildHandle {
         let is_serving = Arc::<AtomicBool>::default();
         tokio::spawn(log_stderr(name.clone(), errors, secrets.clone(), is_serving.clone()));
         let (out, messages) = mpsc::channel(WRITE_QUEUE_LIMIT);
-        let (commands, received) = mpsc::unbounded_channel();
-        let writer = tokio::spawn(write(input, messages));
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let writer = tokio::spawn(write_messages(input, messages));
         let actor = Actor {
             name,
             changed,
             secrets,
-            commands: received,
+            commands: receiver,
             out: out.clone(),
             output: LineReader::new(output, UNCHARGED_BYTES),
             line_account: None,
@@ -133,15 +133,15 @@ impl ChildHandle {
     ) -> Result<Bytes, Failure> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let message = jsonrpc::request(id, outgoing.method, lifecycle::params(outgoing, id, is_sessionless));
-        let (respond, response) = oneshot::channel();
+        let (response_sender, response) = oneshot::channel();
         let (limit_bytes, progress) = (outgoing.limit_bytes, outgoing.progress().cloned());
-        let call = PendingCall { respond, limit_bytes, account: outgoing.account(), progress };
-        self.commands.send(ChildCommand::Call(id, call)).map_err(|_| exited())?;
+        let call = PendingCall { response_sender, limit_bytes, account: outgoing.account(), progress };
+        self.commands.send(ChildCommand::Call(id, call)).map_err(|_| exit_failure())?;
         let guard = OnDrop::new(|| drop(self.commands.send(ChildCommand::Abandon(id))));
         let response = match self.send(message).await {
             Ok(()) => {
                 outgoing.context().request_sent();
-                response.await.unwrap_or_else(|_| Err(exited()))
+                response.await.unwrap_or_else(|_| Err(exit_failure()))
             }
             Err(failure) => Err(failure),
         };
@@ -151,19 +151,19 @@ impl ChildHandle {
 
     /// Sends a message, without waiting for a response.
     pub(super) async fn send(&self, message: Bytes) -> Result<(), Failure> {
-        self.out.send(message).await.map_err(|_| exited())
+        self.out.send(message).await.map_err(|_| exit_failure())
     }
 
     /// Stops the child and waits for its exit.
     pub(super) async fn stop(&self) {
-        let (ended, end) = oneshot::channel();
-        if self.commands.send(ChildCommand::Stop(ended)).is_ok() {
-            let _ = end.await;
+        let (exit_sender, exit_receiver) = oneshot::channel();
+        if self.commands.send(ChildCommand::Stop(exit_sender)).is_ok() {
+            let _ = exit_receiver.await;
         }
     }
 }
 
-fn exited() -> Failure {
+fn exit_failure() -> Failure {
     Failure::CutOff("MCP program exited".into())
 }
 
@@ -172,14 +172,14 @@ impl PendingCall {
     /// from the child, so that a child can't fill the memory.
     async fn respond(mut self, text: &[u8]) {
         if text.len() > self.limit_bytes {
-            return drop(self.respond.send(Err(Failure::TooLong(self.limit_bytes))));
+            return drop(self.response_sender.send(Err(Failure::TooLong(self.limit_bytes))));
         }
         let covered = tokio::select! {
             covered = self.account.cover(text.len()) => covered,
-            () = self.respond.closed() => return,
+            () = self.response_sender.closed() => return,
         };
         let response = covered.map(|()| self.account.finish(Bytes::copy_from_slice(text)));
-        let _ = self.respond.send(response);
+        let _ = self.response_sender.send(response);
     }
 }
 
@@ -227,7 +227,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         // Responses that the child has already written still count.
         let _ = timeout(END_TIMEOUT, async {
             while let Ok(Some(line)) = self.output.next().await {
-                self.line(line).await;
+                self.handle_line(line).await;
             }
         })
         .await;
@@ -242,13 +242,13 @@ impl<R: AsyncRead + Unpin> Actor<R> {
 
     /// Serves calls until the child is stopped, exits, closes its output or hangs. Returns whether it was
     /// stopped.
-    async fn serve(&mut self, exited: impl Future<Output = io::Result<ExitStatus>>) -> bool {
-        let mut exited = pin!(exited);
+    async fn serve(&mut self, exit: impl Future<Output = io::Result<ExitStatus>>) -> bool {
+        let mut exit = pin!(exit);
         while self.stopping.is_none() {
             let hung_at = self.hung_at;
             tokio::select! {
                 line = self.output.next() => match line {
-                    Ok(Some(line)) => self.line(line).await,
+                    Ok(Some(line)) => self.handle_line(line).await,
                     // The child may run on, but no more responses will arrive.
                     Ok(None) | Err(_) => {
                         self.fail_pending();
@@ -256,10 +256,10 @@ impl<R: AsyncRead + Unpin> Actor<R> {
                     }
                 },
                 command = self.commands.recv() => match command {
-                    Some(command) => self.command(command),
+                    Some(command) => self.handle_command(command),
                     None => return true,
                 },
-                _ = &mut exited => return false,
+                _ = &mut exit => return false,
                 () = sleep_until(hung_at.unwrap_or_else(Instant::now)), if hung_at.is_some() => {
                     let (upstream, after) = (&self.name, HANG_TIMEOUT);
                     warn!(%upstream, ?after, "MCP program does not respond, killing it");
@@ -270,11 +270,11 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         true
     }
 
-    fn command(&mut self, command: ChildCommand) {
+    fn handle_command(&mut self, command: ChildCommand) {
         match command {
             ChildCommand::Call(id, call) => drop(self.pending.insert(id, call)),
             ChildCommand::Abandon(id) => self.abandon(id),
-            ChildCommand::Stop(ended) => self.stopping = Some(ended),
+            ChildCommand::Stop(exit_sender) => self.stopping = Some(exit_sender),
         }
     }
 
@@ -289,7 +289,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         let mut other = pin!(other);
         loop {
             tokio::select! {
-                Ok(Some(line)) = self.output.next() => self.line(line).await,
+                Ok(Some(line)) = self.output.next() => self.handle_line(line).await,
                 ended = &mut other => return ended,
             }
         }
@@ -307,12 +307,12 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         }
     }
 
-    async fn line(&mut self, line: OutputLine) {
+    async fn handle_line(&mut self, line: OutputLine) {
         self.hung_at = None;
         // The command of a call is sent before its request, so a call is always registered before its
         // response is read.
         while let Ok(command) = self.commands.try_recv() {
-            self.command(command);
+            self.handle_command(command);
         }
         match line {
             OutputLine::Cut(beginning) => {
@@ -326,7 +326,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
                 // If the id is known already, the call fails without waiting for the rest of the response.
                 self.fail_cut(id);
             }
-            OutputLine::Whole(line) => self.whole_line(&line).await,
+            OutputLine::Whole(line) => self.handle_whole_line(&line).await,
             OutputLine::Rest(end) => self.fail_cut(jsonrpc::id_of_long_message(b"", &end)),
         }
         (self.line_account, self.output.limit_bytes) = (None, UNCHARGED_BYTES);
@@ -359,18 +359,20 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         if let (Some((_, account)), Some(call)) = (&mut self.line_account, &mut call) {
             tokio::select! {
                 grown = account.grow(next_bytes) => grown?,
-                () = call.respond.closed(), if id.is_some() => return Err(Failure::TooLong(limit_bytes)),
+                () = call.response_sender.closed(), if id.is_some() => {
+                    return Err(Failure::TooLong(limit_bytes));
+                }
             }
         }
         Ok(next_bytes)
     }
 
-    async fn whole_line(&mut self, line: &[u8]) {
+    async fn handle_whole_line(&mut self, line: &[u8]) {
         let mut line_account = self.line_account.take();
         let Ok(text) = std::str::from_utf8(line) else {
             let id = jsonrpc::id_of_long_message(line, line);
             return match id.and_then(|id| self.pending.remove(&id)) {
-                Some(call) => drop(call.respond.send(Err(Failure::NotMcp(NOT_UTF8.into())))),
+                Some(call) => drop(call.response_sender.send(Err(Failure::NotMcp(NOT_UTF8.into())))),
                 None => self.log_non_message(line),
             };
         };
@@ -381,7 +383,8 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         for message in messages {
             let id = message.request_id();
             if let Some(mut call) = id.and_then(|id| self.pending.remove(&id)) {
-                if let Some((_, account)) = line_account.take_if(|(known, _)| known.is_some() && *known == id)
+                if let Some((_, account)) =
+                    line_account.take_if(|(account_id, _)| account_id.is_some() && *account_id == id)
                 {
                     call.account = account;
                 }
@@ -399,9 +402,9 @@ impl<R: AsyncRead + Unpin> Actor<R> {
     /// Fails the call with this id because its response was cut.
     fn fail_cut(&mut self, id: Option<u64>) {
         let Some(call) = id.and_then(|id| self.pending.remove(&id)) else { return };
-        let full = self.cut_reason.take().filter(|failure| matches!(failure, Failure::BufferFull(_)));
+        let buffer_full = self.cut_reason.take().filter(|failure| matches!(failure, Failure::BufferFull(_)));
         let too_long = Failure::TooLong(call.limit_bytes.min(MESSAGE_LIMIT_BYTES));
-        let _ = call.respond.send(Err(full.unwrap_or(too_long)));
+        let _ = call.response_sender.send(Err(buffer_full.unwrap_or(too_long)));
     }
 
     /// Logs a line that is not a message. Some programs print text for humans to standard output.
@@ -418,7 +421,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
 
 /// Writes one line per message, until the channel closes or the child closes its input. It is a separate
 /// task, so that glossator still reads the output of a child that does not read its input.
-async fn write(mut input: ChildStdin, mut messages: mpsc::Receiver<Bytes>) {
+async fn write_messages(mut input: ChildStdin, mut messages: mpsc::Receiver<Bytes>) {
     while let Some(message) = messages.recv().await {
         let line = [&message[..], b"\n"].concat();
         if input.write_all(&line).await.is_err() || input.flush().await.is_err() {
@@ -511,17 +514,17 @@ async fn log_stderr(
     is_serving: Arc<AtomicBool>,
 ) {
     let mut errors = LineReader::new(errors, LOGGED_BYTES);
-    let (mut since, mut lines) = (Instant::now(), 0_u32);
+    let (mut interval_start, mut lines) = (Instant::now(), 0_u32);
     while let Ok(Some(line)) = errors.next().await {
         let (OutputLine::Whole(line) | OutputLine::Cut(line)) = line else { continue };
-        if since.elapsed() > LOGGED_INTERVAL {
+        if interval_start.elapsed() > LOGGED_INTERVAL {
             if lines > LOGGED_LINES {
                 warn!(
                     %upstream, lines = lines - LOGGED_LINES,
                     "standard error of the MCP program: too many lines, the rest is not logged"
                 );
             }
-            (since, lines) = (Instant::now(), 0);
+            (interval_start, lines) = (Instant::now(), 0);
         }
         lines = lines.saturating_add(1);
         let line = redacted_line(&line, secrets.as_ref());
@@ -574,13 +577,13 @@ mod tests {
 
     impl Child {
         fn new() -> Self {
-            let (commands, received) = mpsc::unbounded_channel();
+            let (commands, receiver) = mpsc::unbounded_channel();
             let ((out, sent), (output, read)) = (mpsc::channel(4), duplex(1000));
             let mut actor = Actor {
                 name: "old".parse().unwrap(),
                 changed: watch::Sender::new(()),
                 secrets: None,
-                commands: received,
+                commands: receiver,
                 out,
                 output: LineReader::new(read, UNCHARGED_BYTES),
                 line_account: None,
@@ -599,9 +602,13 @@ mod tests {
         async fn abandon_call(&mut self) -> [String; 2] {
             let id = self.next_id;
             self.next_id += 1;
-            let respond = oneshot::channel().0;
-            let call =
-                PendingCall { respond, limit_bytes: 100, account: BodyAccount::none(), progress: None };
+            let response_sender = oneshot::channel().0;
+            let call = PendingCall {
+                response_sender,
+                limit_bytes: 100,
+                account: BodyAccount::none(),
+                progress: None,
+            };
             assert!(self.commands.send(ChildCommand::Call(id, call)).is_ok());
             assert!(self.commands.send(ChildCommand::Abandon(id)).is_ok());
             let (cancelled, ping) = (self.sent.recv().await.unwrap(), self.sent.recv().await.unwrap());
@@ -612,12 +619,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_silent_child_is_killed_after_a_cancelled_call() {
         let mut child = Child::new();
-        let began = Instant::now();
+        let started_at = Instant::now();
         let [cancelled, ping] = child.abandon_call().await;
         assert!(cancelled.contains(r#""requestId":1"#), "{cancelled}");
         assert!(ping.contains(r#""method":"ping""#), "{ping}");
         assert!(!child.serving.await.unwrap());
-        assert_eq!(began.elapsed(), HANG_TIMEOUT);
+        assert_eq!(started_at.elapsed(), HANG_TIMEOUT);
     }
 
     #[tokio::test(start_paused = true)]
@@ -641,12 +648,12 @@ mod tests {
     }
 
     /// Calls with ids from 1 on, with these limits of their responses.
-    fn call(child: &Child, limits_bytes: &[usize], charge: &BodyCharge) -> Vec<CallResponse> {
+    fn send_calls(child: &Child, limits_bytes: &[usize], charge: &BodyCharge) -> Vec<CallResponse> {
         let calls = limits_bytes.iter().enumerate().map(|(index, limit_bytes)| {
-            let (limit_bytes, until) = (*limit_bytes, Instant::now() + Duration::from_secs(60));
-            let (respond, response) = oneshot::channel();
-            let account = BodyAccount::new(Some(charge), limit_bytes, until);
-            let call = PendingCall { respond, limit_bytes, account, progress: None };
+            let (limit_bytes, deadline) = (*limit_bytes, Instant::now() + Duration::from_secs(60));
+            let (response_sender, response) = oneshot::channel();
+            let account = BodyAccount::new(Some(charge), limit_bytes, deadline);
+            let call = PendingCall { response_sender, limit_bytes, account, progress: None };
             assert!(child.commands.send(ChildCommand::Call(index as u64 + 1, call)).is_ok());
             response
         });
@@ -660,7 +667,7 @@ mod tests {
     }
 
     /// Response with this id, at the beginning or at the end.
-    fn long(id: u64, length: usize, is_id_first: bool) -> String {
+    fn long_response(id: u64, length: usize, is_id_first: bool) -> String {
         let text = "x".repeat(length);
         match is_id_first {
             true => format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":\"{text}\"}}\n"),
@@ -673,11 +680,11 @@ mod tests {
         const KIB: usize = 1 << 10;
         for is_id_first in [true, false] {
             let (mut child, charge) = (Child::new(), charge(100 << 20));
-            let mut responses = call(&child, &[100 * KIB, 3 * KIB * KIB], &charge);
-            child.output.write_all(long(1, 200 * KIB, is_id_first).as_bytes()).await.unwrap();
+            let mut responses = send_calls(&child, &[100 * KIB, 3 * KIB * KIB], &charge);
+            child.output.write_all(long_response(1, 200 * KIB, is_id_first).as_bytes()).await.unwrap();
             let failure = responses.remove(0).await.unwrap().unwrap_err();
             assert!(matches!(failure, Failure::TooLong(limit) if limit == 100 * KIB), "{failure}");
-            let line = long(2, 2 * KIB * KIB, is_id_first);
+            let line = long_response(2, 2 * KIB * KIB, is_id_first);
             let (beginning, end) = line.as_bytes().split_at(line.len() - 100);
             child.output.write_all(beginning).await.unwrap();
             let charged = async {
@@ -700,8 +707,8 @@ mod tests {
         for is_id_first in [true, false] {
             let (mut child, charge) = (Child::new(), charge(1000));
             charge.buffer.charge(1000);
-            let responses = call(&child, &[1 << 20], &charge);
-            child.output.write_all(long(1, 100_000, is_id_first).as_bytes()).await.unwrap();
+            let responses = send_calls(&child, &[1 << 20], &charge);
+            child.output.write_all(long_response(1, 100_000, is_id_first).as_bytes()).await.unwrap();
             for response in responses {
                 let failure = response.await.unwrap().unwrap_err();
                 assert!(matches!(failure, Failure::BufferFull(1000)), "{failure}");
@@ -713,20 +720,20 @@ mod tests {
     async fn a_line_for_an_abandoned_call_does_not_wait_for_memory() {
         let (mut child, charge) = (Child::new(), charge(1000));
         charge.buffer.charge(1000);
-        let mut responses = call(&child, &[1 << 20, 1000], &charge);
+        let mut responses = send_calls(&child, &[1 << 20, 1000], &charge);
         drop(responses.remove(0));
-        let begun = Instant::now();
-        let lines = [long(1, 100_000, true), long(2, 100, true)].concat();
+        let started_at = Instant::now();
+        let lines = [long_response(1, 100_000, true), long_response(2, 100, true)].concat();
         child.output.write_all(lines.as_bytes()).await.unwrap();
         responses.remove(0).await.unwrap().unwrap();
-        assert_eq!(begun.elapsed(), Duration::ZERO);
+        assert_eq!(started_at.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_response_that_is_not_utf8_fails_its_call() {
         for (before, after) in [("\"id\":1,", ""), ("", ",\"id\":1")] {
             let mut child = Child::new();
-            let mut responses = call(&child, &[1000], &charge(1000));
+            let mut responses = send_calls(&child, &[1000], &charge(1000));
             let line = [
                 &b"{\"jsonrpc\":\"2.0\","[..],
                 before.as_bytes(),
@@ -742,10 +749,10 @@ mod tests {
 
     #[test]
     fn secrets_that_are_too_long_to_search_for_are_not_logged() {
-        let hidden =
+        let redact =
             |pattern: &str| redacted_line(b"it is s3cret", secrets_regex(Some(pattern.to_owned())).as_ref());
-        assert_eq!(hidden("s3cret"), format!("it is {REDACTED}"));
-        assert_eq!(hidden("(?:s{1000}){1000}"), REDACTED);
+        assert_eq!(redact("s3cret"), format!("it is {REDACTED}"));
+        assert_eq!(redact("(?:s{1000}){1000}"), REDACTED);
     }
 
     #[tokio::test]
@@ -759,10 +766,10 @@ mod tests {
             }
             let whole = |text: &str| OutputLine::Whole(text.into());
             let cut = [OutputLine::Cut(b"12345".to_vec()), OutputLine::Rest(b"67\r".to_vec())];
-            let [begin, rest] = cut;
+            let [beginning, rest] = cut;
             assert_eq!(
                 found,
-                [whole("a"), whole(""), whole("12345"), begin, rest, whole("last")],
+                [whole("a"), whole(""), whole("12345"), beginning, rest, whole("last")],
                 "{capacity}"
             );
         }

@@ -94,7 +94,7 @@ impl Drop for HttpLink {
     /// Ends the session in the background. [`close`](Self::close) also waits for the end.
     fn drop(&mut self) {
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(end(self.http.clone(), self.session.get_mut().take()));
+            runtime.spawn(end_session(self.http.clone(), self.session.get_mut().take()));
         }
     }
 }
@@ -132,7 +132,7 @@ impl HttpLink {
             }
             info!(upstream = %self.http.name(), "MCP session lost, opening another");
             // Another call may have opened a new session already, which stays.
-            self.session.lock().await.take_if(|open| Arc::ptr_eq(open, &session));
+            self.session.lock().await.take_if(|current| Arc::ptr_eq(current, &session));
             is_repeated = true;
         }
     }
@@ -173,19 +173,20 @@ impl HttpLink {
 
     /// Returns the session, opening one if necessary.
     async fn session(self: &Arc<Self>) -> Result<Arc<Session>, SessionFailure> {
-        let mut open = self.session.lock().await;
-        if let Some(session) = &*open {
+        let mut current = self.session.lock().await;
+        if let Some(session) = &*current {
             return Ok(session.clone());
         }
-        let after = McpUpstream::START_TIMEOUT;
-        let opened = timeout(after, self.open_session()).await.map_err(|_| Failure::Timeout(after))?;
+        let start_timeout = McpUpstream::START_TIMEOUT;
+        let opened =
+            timeout(start_timeout, self.open_session()).await.map_err(|_| Failure::Timeout(start_timeout))?;
         let session = Arc::new(opened?);
         if !session.agreed.declared.changes.is_empty() {
             let task = tokio::spawn(listen(Arc::downgrade(self), Arc::downgrade(&session)));
             let _ = session.listener.set(AbortOnDropHandle::new(task));
         }
         info!(upstream = %self.http.name(), revision = session.agreed.revision, "MCP server initialized");
-        *open = Some(session.clone());
+        *current = Some(session.clone());
         Ok(session)
     }
 
@@ -193,12 +194,12 @@ impl HttpLink {
     pub(super) async fn close(&self) {
         // This statement releases the lock, so that other calls need not wait for the server.
         let session = self.session.lock().await.take();
-        end(self.http.clone(), session).await;
+        end_session(self.http.clone(), session).await;
     }
 }
 
 /// Ends a session, if the server has given it an id.
-async fn end(http: HttpUpstream, session: Option<Arc<Session>>) {
+async fn end_session(http: HttpUpstream, session: Option<Arc<Session>>) {
     let Some(session) = session.filter(|session| session.id.is_some()) else { return };
     let request = request(Method::DELETE, session.headers(), Bytes::new());
     if !matches!(timeout(NOTIFY_TIMEOUT, send(&http, request)).await, Ok(Ok(_))) {
@@ -222,9 +223,10 @@ impl HttpLink {
         {
             return Ok(Session::new(agreed, None));
         }
-        let newer = discovered.err().filter(|error| error.code == JsonRpcError::UNSUPPORTED_REVISION);
+        let revision_error =
+            discovered.err().filter(|error| error.code == JsonRpcError::UNSUPPORTED_REVISION);
         let initialized = self.handshake("initialize", lifecycle::initialize(), false).await?;
-        let (result, id) = initialized.map_err(|error| not_mcp(newer.unwrap_or(error).into()))?;
+        let (result, id) = initialized.map_err(|error| not_mcp(revision_error.unwrap_or(error).into()))?;
         let agreed = NegotiatedSession::from_initialize(&result).map_err(not_mcp)?;
         let (session, method) = (Session::new(agreed, id), jsonrpc::INITIALIZED);
         let post = post_request(Some(&session), HeaderMap::new(), jsonrpc::initialized(), method, None);
@@ -246,8 +248,9 @@ impl HttpLink {
             NegotiatedSession { revision: SESSIONLESS_REVISION, declared: ServerCapabilities::default() };
         let session = Arc::new(Session::new(agreed, None));
         let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, is_sessionless));
-        let own = is_sessionless.then_some(&*session);
-        let response = send(&self.http, post_request(own, HeaderMap::new(), body, method, None)).await?;
+        let headers_session = is_sessionless.then_some(&*session);
+        let response =
+            send(&self.http, post_request(headers_session, HeaderMap::new(), body, method, None)).await?;
         let session_id = response.head.headers.get(&SESSION_ID).cloned();
         let rejection = |message| JsonRpcError { code: 0, message, is_synthetic: true };
         match self.read_response(&session, response, id, &outgoing).await {
@@ -414,7 +417,7 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
         };
         // The task holds neither link nor session while it waits: some servers send no headers before the
         // first notification, and the end of the session must end this task.
-        let began = Instant::now();
+        let started_at = Instant::now();
         match send(&http, request).await {
             Ok(response) if is_event_stream(&response.head) => {
                 let mut stream = EventStream::new(response.body, MESSAGE_LIMIT_BYTES, BodyAccount::none());
@@ -430,7 +433,7 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
                 debug!(upstream = %http.name(), %error, "the notification stream can't be read");
             }
         }
-        if began.elapsed() > BACKOFF.1 {
+        if started_at.elapsed() > BACKOFF.1 {
             wait = BACKOFF.0;
         }
         sleep(wait).await;

@@ -75,9 +75,10 @@ impl JsonRpcError {
     /// requires the code for invalid parameters, which servers also use for other errors, so the message
     /// decides.
     pub(super) fn is_of_unknown_tool(&self) -> bool {
-        let says = |words: &str| self.message.to_ascii_lowercase().contains(words);
+        let message_contains = |words: &str| self.message.to_ascii_lowercase().contains(words);
         self.code == Self::METHOD_NOT_FOUND
-            || (self.code == Self::INVALID_PARAMS && (says("unknown tool") || says("not found")))
+            || (self.code == Self::INVALID_PARAMS
+                && (message_contains("unknown tool") || message_contains("not found")))
     }
 }
 
@@ -97,8 +98,8 @@ pub(super) fn messages(text: &str) -> Vec<ServerMessage<'_>> {
         }
         false => vec![text],
     };
-    let parsed = |text| serde_json::from_str(text).ok().map(|message| ServerMessage { text, ..message });
-    texts.into_iter().filter_map(parsed).filter(ServerMessage::is_valid).collect()
+    let parse = |text| serde_json::from_str(text).ok().map(|message| ServerMessage { text, ..message });
+    texts.into_iter().filter_map(parse).filter(ServerMessage::is_valid).collect()
 }
 
 /// Parses the messages in a line of a program's standard output. The line may also belong to a log, so a
@@ -126,7 +127,7 @@ impl<'a> ServerMessage<'a> {
     /// Id of the request that the message responds to. `None` for other messages, or if the server could not
     /// read the id.
     pub(super) fn request_id(&self) -> Option<u64> {
-        self.id.filter(|_| self.is_response()).and_then(own_id)
+        self.id.filter(|_| self.is_response()).and_then(parse_own_id)
     }
 
     /// Result of a response, or its error.
@@ -149,8 +150,8 @@ impl<'a> ServerMessage<'a> {
 }
 
 /// Finds the response to one request.
-pub(super) fn response_to(text: &str, wanted: u64) -> Option<ServerMessage<'_>> {
-    messages(text).into_iter().find(|message| message.request_id() == Some(wanted))
+pub(super) fn response_to(text: &str, id: u64) -> Option<ServerMessage<'_>> {
+    messages(text).into_iter().find(|message| message.request_id() == Some(id))
 }
 
 /// Finds the first error, for any request.
@@ -191,7 +192,7 @@ pub(super) fn handle<'c>(
         "notifications/progress" => {
             let params = message.params.map_or("", RawValue::get);
             if let Ok(ProgressParams { progress_token, progress, total }) = serde_json::from_str(params)
-                && let Some(client) = own_id(progress_token).and_then(client_of)
+                && let Some(client) = parse_own_id(progress_token).and_then(client_of)
             {
                 client.send(ProgressEvent::Progress { done: progress, total });
             }
@@ -203,29 +204,29 @@ pub(super) fn handle<'c>(
 
 /// Finds the id in a message that is too long to parse: the id may precede or follow the result.
 pub(super) fn id_of_long_message(beginning: &[u8], end: &[u8]) -> Option<u64> {
-    const BEFORE: &str = r#"^\s*\{\s*("jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*"?(?<id>[0-9]+)"?\s*,"#;
+    const ID_FIRST: &str = r#"^\s*\{\s*("jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*"?(?<id>[0-9]+)"?\s*,"#;
     // If two closing braces followed the id, it would belong to a nested object.
-    const BEHIND: &str = r#""id"\s*:\s*"?(?<id>[0-9]+)"?\s*(,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$"#;
+    const ID_LAST: &str = r#""id"\s*:\s*"?(?<id>[0-9]+)"?\s*(,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$"#;
     static REGEXES: LazyLock<[Regex; 2]> = LazyLock::new(|| {
-        [BEFORE, BEHIND].map(|pattern| Regex::new(pattern).expect("the pattern is fixed and tested"))
+        [ID_FIRST, ID_LAST].map(|pattern| Regex::new(pattern).expect("the pattern is fixed and tested"))
     });
     let mut parts = REGEXES.iter().zip([beginning, end]);
     parts.find_map(|(regex, text)| std::str::from_utf8(&regex.captures(text)?["id"]).ok()?.parse().ok())
 }
 
 /// Parses an id of glossator. It is a number, but some servers return it as a string.
-fn own_id(id: &RawValue) -> Option<u64> {
+fn parse_own_id(id: &RawValue) -> Option<u64> {
     id.get().trim_matches('"').parse().ok()
 }
 
 /// Request to the server.
 pub(super) fn request(id: u64, method: &str, params: Map<String, Value>) -> Bytes {
-    serialized(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
+    serialize(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
 }
 
 /// Notification that the client is ready, which ends the initialization.
 pub(super) fn initialized() -> Bytes {
-    serialized(&json!({ "jsonrpc": "2.0", "method": INITIALIZED }))
+    serialize(&json!({ "jsonrpc": "2.0", "method": INITIALIZED }))
 }
 
 /// Method of the notification that ends the initialization.
@@ -234,13 +235,13 @@ pub(super) const INITIALIZED: &str = "notifications/initialized";
 /// Notification that cancels a request.
 pub(super) fn cancelled(id: u64) -> Bytes {
     let params = json!({ "requestId": id, "reason": "the call was cancelled" });
-    serialized(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }))
+    serialize(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }))
 }
 
 /// Response to a request of the server: a result for `ping`, an error for everything else.
 pub(super) fn response_to_request(id: &RawValue, method: &str) -> Bytes {
     let id: Value = serde_json::from_str(id.get()).unwrap_or_default();
-    serialized(&match method {
+    serialize(&match method {
         "ping" => json!({ "jsonrpc": "2.0", "id": id, "result": {} }),
         _ => {
             let (code, message) = (JsonRpcError::METHOD_NOT_FOUND, "this client does not support that");
@@ -249,7 +250,7 @@ pub(super) fn response_to_request(id: &RawValue, method: &str) -> Bytes {
     })
 }
 
-fn serialized(message: &Value) -> Bytes {
+fn serialize(message: &Value) -> Bytes {
     serde_json::to_vec(message).expect("keys are strings").into()
 }
 
@@ -257,8 +258,9 @@ fn serialized(message: &Value) -> Bytes {
 mod tests {
     use super::*;
 
-    fn kinds(text: &str) -> String {
-        let word = |message: ServerMessage<'_>| match (&message.method, message.id, message.outcome()) {
+    fn describe(text: &str) -> String {
+        let description = |message: ServerMessage<'_>| match (&message.method, message.id, message.outcome())
+        {
             (None, _, Ok(result)) => format!("{:?}={}", message.request_id(), result.get()),
             (None, _, Err(error)) => {
                 format!("{:?}!error {}: {}", message.request_id(), error.code, error.message)
@@ -266,27 +268,30 @@ mod tests {
             (Some(method), Some(id), _) => format!("{}?{method}", id.get()),
             (Some(method), None, _) => format!("{method}({})", message.params.map_or("", RawValue::get)),
         };
-        messages(text).into_iter().map(word).collect::<Vec<_>>().join(" ")
+        messages(text).into_iter().map(description).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn message_kinds_are_distinguished_and_keep_their_text() {
-        assert_eq!(kinds(r#"{"jsonrpc":"2.0","id":7,"result":{"n":1.0}}"#), r#"Some(7)={"n":1.0}"#);
-        assert_eq!(kinds(r#" {"id":"7","result":{}} "#), "Some(7)={}");
+        assert_eq!(describe(r#"{"jsonrpc":"2.0","id":7,"result":{"n":1.0}}"#), r#"Some(7)={"n":1.0}"#);
+        assert_eq!(describe(r#" {"id":"7","result":{}} "#), "Some(7)={}");
         assert_eq!(
-            kinds(r#"{"id":7,"error":{"code":-32602,"message":"no","data":[1]}}"#),
+            describe(r#"{"id":7,"error":{"code":-32602,"message":"no","data":[1]}}"#),
             "Some(7)!error -32602: no"
         );
-        assert_eq!(kinds(r#"{"id":null,"error":"down"}"#), r#"None!error 0: "down""#);
+        assert_eq!(describe(r#"{"id":null,"error":"down"}"#), r#"None!error 0: "down""#);
         assert_eq!(
-            kinds(r#"{"id":7,"result":null}"#),
+            describe(r#"{"id":7,"result":null}"#),
             "Some(7)!error -32603: its response has neither a result nor an error"
         );
-        assert_eq!(kinds(r#"{"id":"a","method":"ping"}"#), r#""a"?ping"#);
-        assert_eq!(kinds(r#"{"method":"notifications/x","params":{"a":1}}"#), r#"notifications/x({"a":1})"#);
-        assert_eq!(kinds(r#"[{"id":1,"result":{}},5,{"method":"m"}]"#), "Some(1)={} m()");
-        assert_eq!(kinds("Server running on stdio"), "");
-        assert_eq!(kinds("{}"), "");
+        assert_eq!(describe(r#"{"id":"a","method":"ping"}"#), r#""a"?ping"#);
+        assert_eq!(
+            describe(r#"{"method":"notifications/x","params":{"a":1}}"#),
+            r#"notifications/x({"a":1})"#
+        );
+        assert_eq!(describe(r#"[{"id":1,"result":{}},5,{"method":"m"}]"#), "Some(1)={} m()");
+        assert_eq!(describe("Server running on stdio"), "");
+        assert_eq!(describe("{}"), "");
     }
 
     #[test]
@@ -311,25 +316,25 @@ mod tests {
 
     #[test]
     fn the_id_of_a_message_that_is_too_long_is_found_before_it_or_behind_it() {
-        let begins = |text: &str| id_of_long_message(text.as_bytes(), b"");
-        assert_eq!(begins(r#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"te"#), Some(3));
-        assert_eq!(begins(r#"{"id" : "3" , "result":{"#), Some(3));
-        assert_eq!(begins(r#"{"result":{"id":4,"text":"aaaa"#), None);
-        assert_eq!(begins("a line for people"), None);
-        let ends = |text: &str| id_of_long_message(b"", text.as_bytes());
-        assert_eq!(ends(r#"aaa"}]},"jsonrpc":"2.0","id":10}"#), Some(10));
-        assert_eq!(ends("aaa\"}]}, \"id\": \"10\", \"jsonrpc\": \"2.0\" }\r"), Some(10));
-        assert_eq!(ends(r#""text":"a","id":4}}"#), None);
-        assert_eq!(ends(r#""id":4,"text":"a"}"#), None);
+        let id_at_start = |text: &str| id_of_long_message(text.as_bytes(), b"");
+        assert_eq!(id_at_start(r#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"te"#), Some(3));
+        assert_eq!(id_at_start(r#"{"id" : "3" , "result":{"#), Some(3));
+        assert_eq!(id_at_start(r#"{"result":{"id":4,"text":"aaaa"#), None);
+        assert_eq!(id_at_start("a line for people"), None);
+        let id_at_end = |text: &str| id_of_long_message(b"", text.as_bytes());
+        assert_eq!(id_at_end(r#"aaa"}]},"jsonrpc":"2.0","id":10}"#), Some(10));
+        assert_eq!(id_at_end("aaa\"}]}, \"id\": \"10\", \"jsonrpc\": \"2.0\" }\r"), Some(10));
+        assert_eq!(id_at_end(r#""text":"a","id":4}}"#), None);
+        assert_eq!(id_at_end(r#""id":4,"text":"a"}"#), None);
     }
 
     #[test]
     fn requests_of_the_server_get_a_response() {
-        let of = |method: &str| {
+        let response = |method: &str| {
             let id = RawValue::from_string(r#""x-1""#.to_owned()).unwrap();
             String::from_utf8(response_to_request(&id, method).to_vec()).unwrap()
         };
-        assert_eq!(of("ping"), r#"{"jsonrpc":"2.0","id":"x-1","result":{}}"#);
-        assert!(of("sampling/createMessage").contains("-32601"));
+        assert_eq!(response("ping"), r#"{"jsonrpc":"2.0","id":"x-1","result":{}}"#);
+        assert!(response("sampling/createMessage").contains("-32601"));
     }
 }

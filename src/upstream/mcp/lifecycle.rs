@@ -12,7 +12,8 @@ pub(super) const SESSIONLESS_REVISION: &str = "2026-07-28";
 
 /// Revisions that start with `initialize`, newest first. The last revision is older than the first published
 /// one, but some servers still negotiate it.
-const INITIALIZED: [&str; 5] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2024-10-07"];
+const INITIALIZE_REVISIONS: [&str; 5] =
+    ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2024-10-07"];
 
 /// Negotiated revision and capabilities.
 #[derive(Debug, Clone)]
@@ -49,22 +50,25 @@ impl NegotiatedSession {
     pub(super) fn from_initialize(result: &RawValue) -> Result<Self, QuotedSource> {
         let handshake_result = HandshakeResult::read(result)?;
         let found = handshake_result.protocol_version.as_deref().unwrap_or_default();
-        let Some(revision) = INITIALIZED.iter().find(|known| **known == found) else {
+        let Some(revision) = INITIALIZE_REVISIONS.iter().find(|supported| **supported == found) else {
             let found: String = found.chars().take(40).collect();
             let quoted = format!("it uses revision `{found}`, which is not supported");
             return Err(QuotedSource::new("it uses a revision that is not supported", quoted));
         };
-        Ok(Self { revision, declared: handshake_result.declared() })
+        Ok(Self { revision, declared: handshake_result.server_capabilities() })
     }
 
     /// Parses the result of `server/discover`.
     pub(super) fn from_discover(result: &RawValue) -> Result<Self, QuotedSource> {
         let handshake_result = HandshakeResult::read(result)?;
         if handshake_result.supported_versions.iter().any(|version| version == SESSIONLESS_REVISION) {
-            return Ok(Self { revision: SESSIONLESS_REVISION, declared: handshake_result.declared() });
+            return Ok(Self {
+                revision: SESSIONLESS_REVISION,
+                declared: handshake_result.server_capabilities(),
+            });
         }
-        let why = format!("it does not support revision {SESSIONLESS_REVISION}");
-        Err(QuotedSource::new(why.clone(), why))
+        let message = format!("it does not support revision {SESSIONLESS_REVISION}");
+        Err(QuotedSource::new(message.clone(), message))
     }
 
     /// Whether the revision has no sessions.
@@ -78,7 +82,7 @@ impl HandshakeResult {
         serde_json::from_str(result.get()).map_err(|error| QuotedSource::from_json(&error))
     }
 
-    fn declared(&self) -> ServerCapabilities {
+    fn server_capabilities(&self) -> ServerCapabilities {
         let capabilities = &self.capabilities;
         let has = |name: &str| !capabilities[name].is_null();
         let changes = ["tools", "prompts", "resources"];
@@ -96,8 +100,8 @@ impl HandshakeResult {
 /// Parameters of `initialize`. They declare no capabilities, because glossator does not serve requests of the
 /// server.
 pub(super) fn initialize() -> Map<String, Value> {
-    let params =
-        json!({ "protocolVersion": INITIALIZED[0], "capabilities": {}, "clientInfo": client_info() });
+    let newest = INITIALIZE_REVISIONS[0];
+    let params = json!({ "protocolVersion": newest, "capabilities": {}, "clientInfo": client_info() });
     params.as_object().cloned().unwrap_or_default()
 }
 

@@ -195,38 +195,40 @@ impl McpUpstream {
         }
     }
 
-    /// Fetches the lists. If a list of prompts or resources fails, the list in `known` is used and the error
-    /// is returned with the lists, so that the tools remain available.
+    /// Fetches the lists. If a list of prompts or resources fails, the list in `known_lists` is used and the
+    /// error is returned with the lists, so that the tools remain available.
     ///
     /// # Errors
     ///
     /// [`UpstreamError`] if the server is unreachable, rejects the request, or sends an invalid response.
     pub async fn list(
         &self,
-        wanted: WantedLists,
-        known: Option<&McpLists>,
+        requested: WantedLists,
+        known_lists: Option<&McpLists>,
     ) -> Result<(McpLists, Option<UpstreamError>), UpstreamError> {
-        let at = |failure: Failure| failure.into_error(self.name());
-        let (tools, declared) = self.tools().await.map_err(at)?;
+        let to_error = |failure: Failure| failure.into_error(self.name());
+        let (tools, declared) = self.tools().await.map_err(to_error)?;
         let mut lists = McpLists { tools, completes: declared.completions, ..McpLists::default() };
-        let mut failed = None;
+        let mut list_error = None;
         let mut or_known = |list: Result<McpList, Failure>, known: Option<&McpList>| {
             list.unwrap_or_else(|failure| {
-                failed = Some(at(failure));
+                list_error = Some(to_error(failure));
                 known.cloned().unwrap_or_default()
             })
         };
-        if wanted.prompts && declared.prompts {
-            let known = known.and_then(|known| known.prompts.as_ref());
-            lists.prompts = Some(or_known(self.list_of(PROMPTS).await, known));
+        if requested.prompts && declared.prompts {
+            let known_prompts = known_lists.and_then(|known| known.prompts.as_ref());
+            lists.prompts = Some(or_known(self.list_of(PROMPTS).await, known_prompts));
         }
-        if wanted.resources && declared.resources {
-            let known = known.and_then(|known| known.resources.as_ref());
-            let resources = or_known(self.list_of(RESOURCES).await, known.map(|[resources, _]| resources));
+        if requested.resources && declared.resources {
+            let known_resources = known_lists.and_then(|known| known.resources.as_ref());
+            let resources =
+                or_known(self.list_of(RESOURCES).await, known_resources.map(|[resources, _]| resources));
             let templates = self.list_of(RESOURCE_TEMPLATES).await;
-            lists.resources = Some([resources, or_known(templates, known.map(|[_, templates]| templates))]);
+            lists.resources =
+                Some([resources, or_known(templates, known_resources.map(|[_, templates]| templates))]);
         }
-        Ok((lists, failed))
+        Ok((lists, list_error))
     }
 
     /// Fetches the list of tools. Also returns the capabilities of the server.
@@ -237,8 +239,8 @@ impl McpUpstream {
             Link::Http(link) => {
                 let agreed = link.agreed().await?;
                 // Tools of earlier revisions have no `Mcp-Param-…` headers.
-                let marked = if agreed.is_sessionless() { &mut tools } else { &mut McpList::new() };
-                link.param_headers.update(self.name(), marked);
+                let marked_tools = if agreed.is_sessionless() { &mut tools } else { &mut McpList::new() };
+                link.param_headers.update(self.name(), marked_tools);
                 agreed
             }
         };
@@ -277,9 +279,9 @@ impl McpUpstream {
     ) -> Result<(McpList, Option<String>), Failure> {
         let params = cursor.into_iter().map(|cursor| ("cursor".to_owned(), cursor.into())).collect();
         let outgoing = McpRequest::new(method, params, Self::PAGE_LIMIT_BYTES);
-        let after = Self::START_TIMEOUT + Self::PAGE_TIMEOUT;
-        let response = timeout(after, self.request(&outgoing)).await;
-        let response = response.map_err(|_| Failure::Timeout(after))??;
+        let page_timeout = Self::START_TIMEOUT + Self::PAGE_TIMEOUT;
+        let response = timeout(page_timeout, self.request(&outgoing)).await;
+        let response = response.map_err(|_| Failure::Timeout(page_timeout))??;
         if !response.status.is_success() {
             return Err(Failure::NotMcp(format!("its status is {}", response.status).into()));
         }
@@ -291,9 +293,9 @@ impl McpUpstream {
         };
         let page = || -> Result<_, serde_json::Error> {
             let members: HashMap<String, &RawValue> = serde_json::from_str(result.get())?;
-            let of = |member| members.get(member).map_or("null", |value| value.get());
-            let entries: Vec<Box<RawValue>> = serde_json::from_str(of(member))?;
-            Ok((entries.into_iter().map(Into::into).collect(), serde_json::from_str(of("nextCursor"))?))
+            let json_of = |member| members.get(member).map_or("null", |value| value.get());
+            let entries: Vec<Box<RawValue>> = serde_json::from_str(json_of(member))?;
+            Ok((entries.into_iter().map(Into::into).collect(), serde_json::from_str(json_of("nextCursor"))?))
         };
         page().map_err(|error| Failure::NotMcp(QuotedSource::from_json(&error).into()))
     }
@@ -333,7 +335,7 @@ impl McpUpstream {
             Link::Http(link) if *method == McpMethod::CallTool => Some(link),
             Link::Http(_) | Link::Child(_) => None,
         };
-        let sent = param_link.and_then(|link| link.param_headers.schema_of(target));
+        let sent_schema = param_link.and_then(|link| link.param_headers.schema_of(target));
         let sent_at = Instant::now();
         let mut response = self.request(&outgoing).await?;
         let error = (*method == McpMethod::CallTool).then(|| error_of(&response)).flatten();
@@ -344,7 +346,7 @@ impl McpUpstream {
         // enlarge the future of every call.
         if let Some(link) = param_link
             && error.is_some_and(|error| error.code == JsonRpcError::HEADER_MISMATCH)
-            && Box::pin(self.has_other_param_headers(link, target, sent.as_ref(), sent_at)).await
+            && Box::pin(self.has_other_param_headers(link, target, sent_schema.as_ref(), sent_at)).await
         {
             response = Box::pin(self.request(&outgoing)).await?;
         }
@@ -352,20 +354,20 @@ impl McpUpstream {
     }
 
     /// Reads the list of tools again after the server has rejected the headers of a call. Returns whether the
-    /// input schema of the tool is no longer the one in `sent` (MCP 2026-07-28, Streamable HTTP, "Client
+    /// input schema of the tool is no longer `sent_schema` (MCP 2026-07-28, Streamable HTTP, "Client
     /// Behavior").
     async fn has_other_param_headers(
         &self,
         link: &Arc<HttpLink>,
         tool: &str,
-        sent: Option<&MarkedSchema>,
+        sent_schema: Option<&MarkedSchema>,
         sent_at: Instant,
     ) -> bool {
         // In earlier revisions the error code may mean anything.
         if !link.agreed().await.is_ok_and(|agreed| agreed.is_sessionless()) {
             return false;
         }
-        let has_changed = || link.param_headers.schema_of(tool).as_ref() != sent;
+        let has_changed = || link.param_headers.schema_of(tool).as_ref() != sent_schema;
         let mut refreshed_at = link.param_headers.refreshed_at.lock().await;
         if has_changed() {
             return true;
@@ -373,9 +375,9 @@ impl McpUpstream {
         if refreshed_at.is_some_and(|refreshed_at| refreshed_at > sent_at) {
             return false;
         }
-        let started = Instant::now();
+        let started_at = Instant::now();
         let tools = self.list_of(TOOLS).await;
-        *refreshed_at = Some(started);
+        *refreshed_at = Some(started_at);
         let Ok(mut tools) = tools else { return false };
         link.param_headers.update(self.name(), &mut tools);
         let has_changed = has_changed();

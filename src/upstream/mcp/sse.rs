@@ -48,7 +48,7 @@ impl EventStream {
 struct EventParser {
     limit_bytes: usize,
     buffer: BytesMut,
-    searched: usize,
+    searched_bytes: usize,
     /// Whether the last line ended with CR, and nothing has arrived since.
     follows_cr: bool,
     /// Data of the event so far.
@@ -58,7 +58,7 @@ struct EventParser {
 impl EventParser {
     /// Creates a parser for SSE events whose data has at most `limit_bytes` bytes.
     fn new(limit_bytes: usize) -> Self {
-        Self { limit_bytes, buffer: BytesMut::new(), searched: 0, follows_cr: false, data: None }
+        Self { limit_bytes, buffer: BytesMut::new(), searched_bytes: 0, follows_cr: false, data: None }
     }
 
     /// Returns the data of the next complete event.
@@ -70,12 +70,12 @@ impl EventParser {
                     event => return Ok(event),
                 }
             }
-            self.line(&String::from_utf8_lossy(&line));
+            self.parse_line(&String::from_utf8_lossy(&line));
             if self.data_bytes() > self.limit_bytes {
                 return Err(Failure::TooLong(self.limit_bytes));
             }
         }
-        self.searched = self.buffer.len();
+        self.searched_bytes = self.buffer.len();
         // The buffer may also contain a few bytes of a field name.
         match self.data_bytes() + self.buffer.len() > self.limit_bytes.saturating_add(64) {
             true => Err(Failure::TooLong(self.limit_bytes)),
@@ -90,14 +90,15 @@ impl EventParser {
             self.buffer.advance(usize::from(self.buffer.starts_with(b"\n")));
             self.follows_cr = false;
         }
-        let at = self.buffer[self.searched..].iter().position(|byte| matches!(byte, b'\n' | b'\r'))?;
-        let line = self.buffer.split_to(self.searched + at);
+        let offset =
+            self.buffer[self.searched_bytes..].iter().position(|byte| matches!(byte, b'\n' | b'\r'))?;
+        let line = self.buffer.split_to(self.searched_bytes + offset);
         self.follows_cr = self.buffer.get_u8() == b'\r';
-        self.searched = 0;
+        self.searched_bytes = 0;
         Some(line)
     }
 
-    fn line(&mut self, line: &str) {
+    fn parse_line(&mut self, line: &str) {
         let line = line.strip_prefix('\u{feff}').unwrap_or(line);
         let Some(data) = line.strip_prefix("data").filter(|rest| rest.is_empty() || rest.starts_with(':'))
         else {
@@ -106,7 +107,7 @@ impl EventParser {
         let data = data.strip_prefix(':').unwrap_or(data);
         let data = data.strip_prefix(' ').unwrap_or(data);
         match &mut self.data {
-            Some(before) => before.extend(["\n", data]),
+            Some(event_data) => event_data.extend(["\n", data]),
             None => self.data = Some(data.to_owned()),
         }
     }

@@ -99,11 +99,11 @@ impl ChildLink {
             return Ok(running.clone());
         }
         let link = self.clone();
-        let started = tokio::spawn(async move { link.started().await });
-        started.await.unwrap_or_else(|error| Err(Failure::NotStarted(error.into())))
+        let task = tokio::spawn(async move { link.ensure_running().await });
+        task.await.unwrap_or_else(|error| Err(Failure::NotStarted(error.into())))
     }
 
-    async fn started(&self) -> Result<Arc<Running>, Failure> {
+    async fn ensure_running(&self) -> Result<Arc<Running>, Failure> {
         let mut state = self.state.lock().await;
         if let Some(running) = state.running() {
             return Ok(running.clone());
@@ -111,27 +111,29 @@ impl ChildLink {
         if let Some(exited) = state.running.take() {
             // The backoff began with the exit, which may be long before the call that needs the child.
             let ended_at = exited.handle.ended_at.get().copied().unwrap_or_else(Instant::now);
-            state.failed(ended_at.saturating_duration_since(exited.since), ended_at);
+            state.record_failure(ended_at.saturating_duration_since(exited.since), ended_at);
         }
-        if let Some(at) = state.not_before {
-            let retry_after = at.saturating_duration_since(Instant::now());
+        if let Some(start_at) = state.not_before {
+            let retry_after = start_at.saturating_duration_since(Instant::now());
             if retry_after > BACKOFF.0 * 2 {
                 return Err(Failure::Restarting(retry_after));
             }
-            sleep_until(at).await;
+            sleep_until(start_at).await;
         }
-        let started = self.start().await.map(Arc::new);
-        match &started {
+        let result = self.start().await.map(Arc::new);
+        match &result {
             Ok(running) => state.running = Some(running.clone()),
-            Err(_) => state.failed(Duration::ZERO, Instant::now()),
+            Err(_) => state.record_failure(Duration::ZERO, Instant::now()),
         }
-        started
+        result
     }
 
     async fn start(&self) -> Result<Running, Failure> {
         let handle = ChildHandle::start(&self.program, self.changed.clone())?;
-        let after = McpUpstream::START_TIMEOUT;
-        let agreed = timeout(after, negotiate(&handle)).await.map_err(|_| Failure::Timeout(after))??;
+        let start_timeout = McpUpstream::START_TIMEOUT;
+        let agreed = timeout(start_timeout, negotiate(&handle))
+            .await
+            .map_err(|_| Failure::Timeout(start_timeout))??;
         handle.is_serving.store(true, Ordering::Relaxed);
         info!(upstream = %self.program.name, revision = agreed.revision, "MCP program initialized");
         Ok(Running { handle, agreed, since: Instant::now() })
@@ -187,7 +189,7 @@ impl State {
     }
 
     /// Records an exit or a failed start at `ended_at`, and the earliest time of the next start.
-    fn failed(&mut self, ran_for: Duration, ended_at: Instant) {
+    fn record_failure(&mut self, ran_for: Duration, ended_at: Instant) {
         self.failures = if ran_for > STABLE_AFTER { 0 } else { self.failures + 1 };
         let wait = match self.failures {
             0 => Duration::ZERO,

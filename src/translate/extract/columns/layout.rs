@@ -62,11 +62,11 @@ pub(super) struct HeaderLine {
     /// For each name, whether most rows have text below it.
     filled: Vec<bool>,
     /// Whether cells begin exactly at the positions of their names.
-    fixed: bool,
+    is_fixed: bool,
     /// Whether `first_column` gives the name of the first column, because the header has none for it.
     first_is_given: bool,
     /// Whether the words of a row are its cells, regardless of their positions.
-    by_words: bool,
+    has_word_cells: bool,
 }
 
 impl HeaderLine {
@@ -74,69 +74,72 @@ impl HeaderLine {
     pub(super) fn ruled(header: &[char], rule: &[char]) -> Self {
         let spans = words(rule);
         let starts: Vec<usize> = spans.iter().skip(1).map(|span| span.start).collect();
-        Self { names: cut_at(header, &starts), spans, fixed: true, ..Self::default() }
+        Self { names: cut_at(header, &starts), spans, is_fixed: true, ..Self::default() }
     }
 
     /// Columns of a header, from its words and the rows below it.
     ///
     /// Words separated by several spaces are separate names. Words separated by one space are one name
-    /// (`Mounted on`), with two exceptions: most rows have a separate cell below the second word, or the
-    /// `wanted` names (the names that fields use) decide otherwise. If every row has as many words as the
+    /// (`Mounted on`), with two exceptions: most rows have a separate cell below the second word, or
+    /// `field_names` (the names that fields use) decide otherwise. If every row has as many words as the
     /// header, the words are the cells.
     pub(super) fn from_header<'t>(
         header: &[char],
         rows: impl Iterator<Item = &'t str> + Clone,
-        first: Option<&str>,
-        wanted: &[&str],
+        first_column: Option<&str>,
+        field_names: &[&str],
     ) -> Self {
         let words = words(header);
-        let boundaries = boundaries(header, &words, wanted);
-        let by_words = !boundaries.contains(&None) && words_are_cells(&words, rows.clone(), first.is_some());
+        let boundaries = boundaries(header, &words, field_names);
+        let has_word_cells =
+            !boundaries.contains(&None) && words_are_cells(&words, rows.clone(), first_column.is_some());
         let is_close = |&second: &usize| words[second].start - words[second - 1].end == 1;
-        let close: Vec<usize> = (1..words.len()).filter(|index| !by_words && is_close(index)).collect();
+        let close_words: Vec<usize> =
+            (1..words.len()).filter(|index| !has_word_cells && is_close(index)).collect();
         // For each word, the number of rows with a separate cell below it, minus the number of other rows.
-        let mut apart = vec![0_i64; words.len()];
+        let mut separate_counts = vec![0_i64; words.len()];
         let mut count = 0;
-        if !close.is_empty() {
+        if !close_words.is_empty() {
             for row in rows.clone() {
                 let row = expand_tabs(row);
                 count += 1;
-                for &second in &close {
-                    let own = is_blank(&row, words[second - 1].end) && has_text(&row, &words[second]);
-                    apart[second] += if own { 1 } else { -1 };
+                for &second in &close_words {
+                    let is_separate = is_blank(&row, words[second - 1].end) && has_text(&row, &words[second]);
+                    separate_counts[second] += if is_separate { 1 } else { -1 };
                 }
             }
         }
         let mut spans: Vec<Range<usize>> = Vec::new();
         for (index, word) in words.iter().enumerate() {
-            let joined = close.binary_search(&index).is_ok()
+            let is_joined = close_words.binary_search(&index).is_ok()
                 && match boundaries[index] {
                     None => true,
-                    Some(0) => apart[index] <= 0,
-                    // The wanted name may also be the first word of a longer name (`Mounted` for
+                    Some(0) => separate_counts[index] <= 0,
+                    // The field name may also be the first word of a longer name (`Mounted` for
                     // `Mounted on`).
-                    Some(1) => apart[index] == -count && count > 0,
+                    Some(1) => separate_counts[index] == -count && count > 0,
                     Some(_) => false,
                 };
             match spans.last_mut() {
-                Some(last) if joined => last.end = word.end,
+                Some(last) if is_joined => last.end = word.end,
                 _ => spans.push(word.clone()),
             }
         }
         let mut names: Vec<String> = spans.iter().map(|span| header[span.clone()].iter().collect()).collect();
-        if let Some(first) = first {
-            names.insert(0, first.to_owned());
+        if let Some(first_column) = first_column {
+            names.insert(0, first_column.to_owned());
             spans.insert(0, 0..0);
         }
-        let filled = if by_words { Vec::new() } else { filled(&spans, rows) };
-        Self { names, spans, filled, first_is_given: first.is_some(), by_words, fixed: false }
+        let filled = if has_word_cells { Vec::new() } else { filled_columns(&spans, rows) };
+        Self { names, spans, filled, first_is_given: first_column.is_some(), has_word_cells, is_fixed: false }
     }
 
     /// The name that the header itself has for the first column, although `first_column` is set: a word at
     /// the beginning of the line.
     pub(super) fn first_named(&self) -> Option<&str> {
-        let is_named =
-            self.first_is_given && !self.by_words && self.spans.get(1).is_some_and(|span| span.start == 0);
+        let is_named = self.first_is_given
+            && !self.has_word_cells
+            && self.spans.get(1).is_some_and(|span| span.start == 0);
         self.names.get(1).filter(|_| is_named).map(String::as_str)
     }
 
@@ -146,14 +149,14 @@ impl HeaderLine {
     ///
     /// A message that quotes the text.
     pub(super) fn check_first_column(&self, row: &[char]) -> Result<(), ReadError> {
-        let is_free = self.first_is_given || self.fixed || self.by_words;
+        let is_free = self.first_is_given || self.is_fixed || self.has_word_cells;
         let Some(first) = self.spans.first().filter(|_| !is_free) else { return Ok(()) };
-        let before: String = row.get(..token_start(row, first.start)).unwrap_or(row).iter().collect();
-        if before.trim().is_empty() {
+        let text_before: String = row.get(..token_start(row, first.start)).unwrap_or(row).iter().collect();
+        if text_before.trim().is_empty() {
             return Ok(());
         }
         let expected = "expected a name in the header for every cell, found ";
-        let error = ReadError::with_quote(usize::MAX, expected, before.trim());
+        let error = ReadError::with_quote(usize::MAX, expected, text_before.trim());
         Err(error.with_suffix(" before the first; `first_column` names it"))
     }
 
@@ -166,19 +169,19 @@ impl HeaderLine {
     pub(super) fn cells(&self, row: &[char]) -> Result<Vec<String>, ReadError> {
         const EXPECTED: &str = "expected cells below the words of the header, found";
         const FIX: &str = "; `columns` or `widths` set where cells begin";
-        if self.by_words {
+        if self.has_word_cells {
             return Ok(words(row).into_iter().map(|word| row[word].iter().collect()).collect());
         }
         let mut starts = Vec::with_capacity(self.spans.len());
-        let mut before = 0;
+        let mut previous_cut = 0;
         for (index, pair) in self.spans.windows(2).enumerate() {
             let (left, right) = (&pair[0], &pair[1]);
-            let cut = if self.fixed { right.start } else { token_start(row, right.start) };
-            let crosses_boundary = if self.fixed {
+            let cut = if self.is_fixed { right.start } else { token_start(row, right.start) };
+            let crosses_boundary = if self.is_fixed {
                 !is_blank(row, cut - 1)
             } else if cut < right.start {
                 // A right-aligned number begins before its name, but after the cell to its left.
-                cut < before || cut == 0 || cut < left.end && !has_text(row, &(before..cut))
+                cut < previous_cut || cut == 0 || cut < left.end && !has_text(row, &(previous_cut..cut))
             } else {
                 (left.end..right.start).all(|at| !is_blank(row, at))
                     && (left.end == 0 || !is_blank(row, left.end - 1))
@@ -187,16 +190,16 @@ impl HeaderLine {
             if crosses_boundary {
                 return Err(read_error!("{EXPECTED} one that runs into the next{FIX}"));
             }
-            let from = before.max(left.end);
-            let between = if self.fixed { None } else { word_between(row, from, cut, right.start) };
-            if let Some(word) = between.or_else(|| self.ambiguous_word(row, from, cut, index)) {
+            let from = previous_cut.max(left.end);
+            let stray_word = if self.is_fixed { None } else { word_between(row, from, cut, right.start) };
+            if let Some(word) = stray_word.or_else(|| self.ambiguous_word(row, from, cut, index)) {
                 return Err(ReadError::with_quotes(usize::MAX, |quoted| {
                     let (left, right) = (quoted(&self.names[index]), quoted(&self.names[index + 1]));
                     format!("{EXPECTED} {} between {left} and {right}{FIX}", quoted(&word))
                 }));
             }
             starts.push(cut);
-            before = cut;
+            previous_cut = cut;
         }
         Ok(cut_at(row, &starts))
     }
@@ -204,10 +207,10 @@ impl HeaderLine {
     /// Returns the last words before a cut if their column is unknown: they are between two names and below
     /// neither, and one of the two columns is empty in this row but filled in most rows (`n/a`, left-aligned
     /// among numbers).
-    fn ambiguous_word(&self, row: &[char], from: usize, cut: usize, left: usize) -> Option<String> {
+    fn ambiguous_word(&self, row: &[char], from: usize, cut: usize, left_index: usize) -> Option<String> {
         let part = row.get(from..cut.min(row.len()))?;
         let end = from + part.iter().rposition(|c| !c.is_whitespace())? + 1;
-        let gap = row[from..end].windows(2).rposition(|two| two.iter().all(|c| c.is_whitespace()));
+        let gap = row[from..end].windows(2).rposition(|pair| pair.iter().all(|c| c.is_whitespace()));
         let start = match gap {
             Some(gap) => from + gap + 2,
             // Text that begins below the left name belongs to that column.
@@ -216,31 +219,31 @@ impl HeaderLine {
         };
         let is_missed =
             |index: usize| self.filled.get(index) == Some(&true) && !has_text(row, &self.spans[index]);
-        let is_nearer_to_right =
-            self.spans[left + 1].start.saturating_sub(end) <= start - self.spans[left].end.min(start);
-        (is_missed(left + 1) || is_missed(left) && is_nearer_to_right)
+        let is_nearer_to_right = self.spans[left_index + 1].start.saturating_sub(end)
+            <= start - self.spans[left_index].end.min(start);
+        (is_missed(left_index + 1) || is_missed(left_index) && is_nearer_to_right)
             .then(|| row[start..end].iter().collect())
     }
 }
 
 /// For each name, whether most rows have text below it.
-fn filled<'t>(spans: &[Range<usize>], rows: impl Iterator<Item = &'t str>) -> Vec<bool> {
-    let (mut counts, mut all) = (vec![0_usize; spans.len()], 0_usize);
+fn filled_columns<'t>(spans: &[Range<usize>], rows: impl Iterator<Item = &'t str>) -> Vec<bool> {
+    let (mut counts, mut row_count) = (vec![0_usize; spans.len()], 0_usize);
     for row in rows {
         let row = expand_tabs(row);
-        all += 1;
+        row_count += 1;
         for (count, span) in counts.iter_mut().zip(spans) {
             *count += usize::from(has_text(&row, span));
         }
     }
-    counts.into_iter().map(|count| count * 2 > all).collect()
+    counts.into_iter().map(|count| count * 2 > row_count).collect()
 }
 
-/// For each word of a header, the number of wanted names that begin at the word or end before it. If the
+/// For each word of a header, the number of field names that begin at the word or end before it. If the
 /// number is 2, a column certainly begins at the word. `None` if the word and the previous one are in one
-/// wanted name.
-fn boundaries(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<Option<usize>> {
-    let mut names: Vec<Vec<char>> = wanted.iter().map(|name| name.chars().collect()).collect();
+/// field name.
+fn boundaries(header: &[char], words: &[Range<usize>], field_names: &[&str]) -> Vec<Option<usize>> {
+    let mut names: Vec<Vec<char>> = field_names.iter().map(|name| name.chars().collect()).collect();
     names.retain(|name| !name.is_empty());
     names.sort_unstable_by_key(|name| std::cmp::Reverse(name.len()));
     let mut boundaries = vec![Some(0); words.len() + 1];
@@ -274,11 +277,11 @@ fn words_are_cells<'t>(
     first_is_given: bool,
 ) -> bool {
     let expected = header.len() + usize::from(first_is_given);
-    let mut begins: Vec<usize> = (0..header.len())
+    let mut group_starts: Vec<usize> = (0..header.len())
         .filter(|&index| index == 0 || header[index].start - header[index - 1].end > 1)
         .collect();
-    begins.push(header.len());
-    let (mut count, mut against) = (0_usize, 0_usize);
+    group_starts.push(header.len());
+    let (mut count, mut counterexamples) = (0_usize, 0_usize);
     for row in rows {
         if row.split_whitespace().count() != expected {
             return false;
@@ -286,13 +289,13 @@ fn words_are_cells<'t>(
         count += 1;
         let row = words(&expand_tabs(row));
         let mut at = 0;
-        let is_crowded = begins.windows(2).any(|group| {
+        let is_crowded = group_starts.windows(2).any(|group| {
             let from = header[group[0]].start;
             let to = header.get(group[1]).map_or(usize::MAX, |next| next.start);
             at += row[at..].iter().take_while(|word| word.start < from).count();
-            let inside = row[at..].iter().take_while(|word| word.end < to).count();
-            at += inside;
-            inside > group[1] - group[0]
+            let inside_count = row[at..].iter().take_while(|word| word.end < to).count();
+            at += inside_count;
+            inside_count > group[1] - group[0]
         });
         let is_close = match (header, row.as_slice()) {
             ([.., left, right], [.., before, last]) => {
@@ -301,9 +304,9 @@ fn words_are_cells<'t>(
             }
             _ => false,
         };
-        against += usize::from(is_crowded || is_close);
+        counterexamples += usize::from(is_crowded || is_close);
     }
-    count > 0 && against * 2 <= count
+    count > 0 && counterexamples * 2 <= count
 }
 
 /// Returns the word before a cut, if the word is between two names, below neither, and one space before the
@@ -361,8 +364,8 @@ pub(super) struct Cell {
 impl Frame {
     /// Parses a horizontal rule of a table; `None` for any other line.
     pub(super) fn parse(line: &str) -> Option<Self> {
-        let begins = line.trim_start().starts_with(|c| is_dash(c) || is_crossing(c));
-        let line = if begins { expand_tabs(line) } else { return None };
+        let is_candidate = line.trim_start().starts_with(|c| is_dash(c) || is_crossing(c));
+        let line = if is_candidate { expand_tabs(line) } else { return None };
         let start = line.iter().position(|c| !c.is_whitespace())?;
         let bars: Vec<usize> = (start..line.len()).filter(|&at| is_crossing(line[at])).collect();
         let is_drawn = line[start..].iter().all(|&c| is_dash(c) || is_crossing(c) || c.is_whitespace());
@@ -438,7 +441,7 @@ impl Frame {
             start = end + 1;
             let is_full = is_aligned && (end < row.len() || row.len() == self.end);
             let continued = match cell {
-                [begun @ .., '+' | '↵'] if is_full && !self.is_markdown => Some(self.text(begun)),
+                [beginning @ .., '+' | '↵'] if is_full && !self.is_markdown => Some(self.text(beginning)),
                 _ => None,
             };
             Cell { text: self.text(cell), continued }
@@ -456,16 +459,16 @@ impl Frame {
 /// Merges the next line into a row if some cells of the row continue, and the next line has no text for the
 /// others. Otherwise returns the next line, which is a row of its own.
 pub(super) fn merge(row: &mut [Cell], next: Vec<Cell>) -> Option<Vec<Cell>> {
-    let belongs = row.iter().any(|cell| cell.continued.is_some())
+    let is_continuation = row.iter().any(|cell| cell.continued.is_some())
         && row.len() == next.len()
         && row.iter().zip(&next).all(|(cell, added)| cell.continued.is_some() || added.text.is_empty());
-    if !belongs {
+    if !is_continuation {
         return Some(next);
     }
     for (cell, added) in row.iter_mut().zip(next) {
-        let Some(begun) = cell.continued.take() else { continue };
-        cell.text = format!("{begun}\n{}", added.text);
-        cell.continued = added.continued.map(|added| format!("{begun}\n{added}"));
+        let Some(beginning) = cell.continued.take() else { continue };
+        cell.text = format!("{beginning}\n{}", added.text);
+        cell.continued = added.continued.map(|added| format!("{beginning}\n{added}"));
     }
     None
 }

@@ -94,8 +94,8 @@ impl Columns {
             let message =
                 format!("`columns` has {} names, but `widths` has {} numbers", names.len(), widths.len());
             let help = "write a width for every column; the last is optional";
-            let place = Code::ConflictingKeys.at_span(section.value.key_span);
-            return Err(section.reject_at(place, &message, help));
+            let at = Code::ConflictingKeys.at_span(section.value.key_span);
+            return Err(section.reject_at(at, &message, help));
         }
         Ok(self)
     }
@@ -135,10 +135,10 @@ impl Columns {
             starts.is_none() && first.is_none_or(|line| frame.cells(line.text).is_some())
         });
         match frame {
-            Some(frame) => between_bars(&frame, &lines, &mut rows)?,
+            Some(frame) => add_framed_rows(&frame, &lines, &mut rows)?,
             None => table.try_for_each(|line| {
-                let added = rows.add(&cells(line), || line.line);
-                added.map_err(|error| with_hint(error, &lines, line))
+                let result = rows.add(&cells(line), || line.line);
+                result.map_err(|error| with_hint(error, &lines, line))
             })?,
         }
         rows.into_value(typing)
@@ -146,20 +146,21 @@ impl Columns {
 
     /// Lines of the table, without blank lines; empty if the response has no table and the rule allows that.
     fn lines<'t>(&self, text: &'t str) -> Result<Vec<LineBlock<'t>>, ReadError> {
-        let without_table = |why| if self.allow_empty { Ok(Vec::new()) } else { Err(why) };
-        if let Err(why) = after_lines(text, self.skip, '\n') {
-            return without_table(why);
+        let without_table = |error| if self.allow_empty { Ok(Vec::new()) } else { Err(error) };
+        if let Err(error) = after_lines(text, self.skip, '\n') {
+            return without_table(error);
         }
-        let is_first = |line: &LineBlock<'_>| self.start_at.as_ref().is_none_or(|at| at.is_match(line.text));
+        let is_first =
+            |line: &LineBlock<'_>| self.start_at.as_ref().is_none_or(|pattern| pattern.is_match(line.text));
         let mut lines = lines(text).skip(self.skip).skip_while(|line| !is_first(line)).peekable();
-        if let (Some(from), None) = (&self.start_at, lines.peek()) {
+        if let (Some(pattern), None) = (&self.start_at, lines.peek()) {
             return without_table(read_error!(
-                "expected a line that matches `{from}`, where the table begins, found none"
+                "expected a line that matches `{pattern}`, where the table begins, found none"
             ));
         }
         let mut table = Vec::new();
         for line in lines {
-            let ends_table = self.stop_before.as_ref().is_some_and(|until| until.is_match(line.text));
+            let ends_table = self.stop_before.as_ref().is_some_and(|pattern| pattern.is_match(line.text));
             if ends_table && !table.is_empty() {
                 break;
             }
@@ -201,21 +202,21 @@ impl Columns {
             let mut names: Vec<String> = cells.into_iter().map(|cell| cell.text).collect();
             if let (Some(first), Some(name)) = (&self.first_column, names.first_mut()) {
                 if !name.is_empty() {
-                    return Err(first_is_named(lines[at], name));
+                    return Err(first_column_error(lines[at], name));
                 }
                 name.clone_from(first);
             }
             let mut rows = self.table_with_header(lines[at], names, lines, text)?;
-            between_bars(&frame, lines.get(rows_at..).unwrap_or_default(), &mut rows)?;
+            add_framed_rows(&frame, lines.get(rows_at..).unwrap_or_default(), &mut rows)?;
             return rows.into_value(typing);
         }
         let at = lines.iter().position(|line| !is_rule(line.text)).ok_or(NO_HEADER)?;
         let header = expand_tabs(lines[at].text);
         // `---swap--` is a heading over several columns, as in `vmstat`.
-        let is_drawn = |word: &&[char]| word.starts_with(&['-', '-']) && word.ends_with(&['-', '-']);
-        if let Some(drawn) = words(&header).into_iter().map(|word| &header[word]).find(is_drawn) {
-            let drawn: String = drawn.iter().collect();
-            let error = ReadError::with_quote(usize::MAX, "expected names of columns, found ", &drawn);
+        let is_heading = |word: &&[char]| word.starts_with(&['-', '-']) && word.ends_with(&['-', '-']);
+        if let Some(heading) = words(&header).into_iter().map(|word| &header[word]).find(is_heading) {
+            let heading: String = heading.iter().collect();
+            let error = ReadError::with_quote(usize::MAX, "expected names of columns, found ", &heading);
             return Err(lines[at].locate(error.with_suffix(", which spans several; `skip` skips the line")));
         }
         at_most(COLUMN_LIMIT, words(&header).len(), "columns").map_err(|error| lines[at].locate(error))?;
@@ -225,18 +226,18 @@ impl Columns {
         let header = match ruled.filter(|rule| (2..=COLUMN_LIMIT).contains(&words(rule).len())) {
             Some(rule) => HeaderLine::ruled(&header, &rule),
             None => {
-                let wanted: Vec<&str> = typing.paths().iter().map(|path| path.as_str()).collect();
+                let field_names: Vec<&str> = typing.paths().iter().map(|path| path.as_str()).collect();
                 let rows = body().map(|line| line.text);
-                HeaderLine::from_header(&header, rows, self.first_column.as_deref(), &wanted)
+                HeaderLine::from_header(&header, rows, self.first_column.as_deref(), &field_names)
             }
         };
         if let Some(name) = header.first_named() {
-            return Err(first_is_named(lines[at], name));
+            return Err(first_column_error(lines[at], name));
         }
         let mut rows = self.table_with_header(lines[at], header.names.clone(), lines, text)?;
         // A long cell shifts the cells after it. If all cells but the last are single words in the other
         // rows, the words of the row are counted instead.
-        let all_words = LazyCell::new(|| {
+        let cells_are_words = LazyCell::new(|| {
             let mut aligned = body().filter_map(|line| header.cells(&expand_tabs(line.text)).ok()).peekable();
             // Without another row for comparison, a cell of several words can't be distinguished from a
             // shifted one.
@@ -250,9 +251,9 @@ impl Columns {
             let row = expand_tabs(line.text);
             let in_line = |error: ReadError| with_hint(line.locate(error), lines, line);
             header.check_first_column(&row).map_err(in_line)?;
-            let counted = || split_words(line.text, header.names.len());
+            let word_cells = || split_words(line.text, header.names.len());
             let cells = match header.cells(&row) {
-                Err(_) if counted().len() == header.names.len() && *all_words => counted(),
+                Err(_) if word_cells().len() == header.names.len() && *cells_are_words => word_cells(),
                 Err(_) if self.ragged_rows == RaggedRows::Skip => continue,
                 cells => cells.map_err(in_line)?,
             };
@@ -264,8 +265,8 @@ impl Columns {
 
 /// Adds the rows of a framed table. In the output of `psql`, a cell of several lines has a mark at the end of
 /// each line but the last.
-fn between_bars(frame: &Frame, lines: &[LineBlock<'_>], rows: &mut TableBuilder) -> Result<(), ReadError> {
-    let mut begun: Option<(Vec<Cell>, &LineBlock<'_>)> = None;
+fn add_framed_rows(frame: &Frame, lines: &[LineBlock<'_>], rows: &mut TableBuilder) -> Result<(), ReadError> {
+    let mut pending: Option<(Vec<Cell>, &LineBlock<'_>)> = None;
     for line in lines.iter().filter(|line| Frame::parse(line.text).is_none()) {
         let Some(cells) = frame.cells(line.text) else {
             if is_count(line.text) {
@@ -277,17 +278,17 @@ fn between_bars(frame: &Frame, lines: &[LineBlock<'_>], rows: &mut TableBuilder)
                 line.line
             ));
         };
-        let next = match &mut begun {
+        let next = match &mut pending {
             Some((row, _)) => merge(row, cells),
             None => Some(cells),
         };
         if let Some(next) = next
-            && let Some((row, line)) = begun.replace((next, line))
+            && let Some((row, line)) = pending.replace((next, line))
         {
             rows.add(&row, || line.line)?;
         }
     }
-    begun.map_or(Ok(()), |(row, line)| rows.add(&row, || line.line))
+    pending.map_or(Ok(()), |(row, line)| rows.add(&row, || line.line))
 }
 
 /// Adds a hint to an error in the last of several rows, because that line may be a total below the table.
@@ -298,7 +299,7 @@ fn with_hint(error: ReadError, lines: &[LineBlock<'_>], line: &LineBlock<'_>) ->
     }
 }
 
-fn first_is_named(header: LineBlock<'_>, name: &str) -> ReadError {
+fn first_column_error(header: LineBlock<'_>, name: &str) -> ReadError {
     let expected = "expected no name for the first column, as `first_column` gives it one, found ";
     header.locate(ReadError::with_quote(usize::MAX, expected, name))
 }

@@ -73,14 +73,14 @@ impl GrokPatterns {
     /// # Errors
     ///
     /// [`GrokError`] with the mistake and the invalid part.
-    pub fn compile(&self, written: &str) -> Result<CapturePattern, GrokError> {
+    pub fn compile(&self, source: &str) -> Result<CapturePattern, GrokError> {
         let mut expansion = PatternExpansion {
             patterns: self,
             text: String::new(),
             captures: Vec::new(),
-            inside: Vec::new(),
+            ancestors: Vec::new(),
         };
-        expansion.expand(written)?;
+        expansion.expand(source)?;
         // A named group in the configured pattern is a capture, too. Captures are in the order of the
         // pattern.
         let pattern = Pattern::multi_line(&expansion.text).map_err(|error| {
@@ -89,10 +89,11 @@ impl GrokPatterns {
             GrokError::new(message, None, help)
         })?;
         let mut pattern = CapturePattern::plain(pattern);
-        written.clone_into(&mut pattern.source);
+        source.clone_into(&mut pattern.source);
         for capture in &mut pattern.captures {
-            if let Some(ours) = expansion.captures.iter().find(|ours| ours.group == capture.group) {
-                capture.clone_from(ours);
+            if let Some(expanded) = expansion.captures.iter().find(|expanded| expanded.group == capture.group)
+            {
+                capture.clone_from(expanded);
             }
         }
         Ok(pattern)
@@ -100,8 +101,8 @@ impl GrokPatterns {
 
     /// Names and definitions of all patterns, custom patterns first.
     fn all(&self) -> impl Iterator<Item = (&str, &str)> + Clone {
-        let own = self.0.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-        own.chain(LIBRARY.iter().copied())
+        let custom = self.0.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        custom.chain(LIBRARY.iter().copied())
     }
 }
 
@@ -111,12 +112,12 @@ struct PatternExpansion<'p> {
     text: String,
     captures: Vec<Capture>,
     /// Names of the patterns that are being expanded, outermost first.
-    inside: Vec<&'p str>,
+    ancestors: Vec<&'p str>,
 }
 
 impl<'p> PatternExpansion<'p> {
-    fn expand(&mut self, written: &'p str) -> Result<(), GrokError> {
-        let mut rest = written;
+    fn expand(&mut self, source: &'p str) -> Result<(), GrokError> {
+        let mut rest = source;
         while let Some((before, after)) = rest.split_once("%{") {
             self.push(before)?;
             let Some((reference, after)) = after.split_once('}') else {
@@ -134,8 +135,8 @@ impl<'p> PatternExpansion<'p> {
         if !is_name(name) || parts.next().is_some() {
             return Err(GrokError::malformed(&format!("{reference}}}")));
         }
-        let found = self.patterns.all().find(|(known, _)| *known == name);
-        let (known, text) = found.ok_or_else(|| {
+        let found = self.patterns.all().find(|(candidate, _)| *candidate == name);
+        let (pattern_name, definition) = found.ok_or_else(|| {
             let nearest =
                 suggest::nearest(&name.to_ascii_uppercase(), self.patterns.all().map(|(name, _)| name));
             let help = nearest.map_or_else(
@@ -144,12 +145,12 @@ impl<'p> PatternExpansion<'p> {
             );
             GrokError::new(format!("no pattern is called `{name}`"), Some(format!("%{{{name}")), help)
         })?;
-        if self.inside.len() >= GrokPatterns::DEPTH_LIMIT && !self.inside.contains(&known) {
+        if self.ancestors.len() >= GrokPatterns::DEPTH_LIMIT && !self.ancestors.contains(&pattern_name) {
             let message =
                 format!("patterns refer to others at more than {} levels", GrokPatterns::DEPTH_LIMIT);
             return Err(GrokError::new(message, Some(format!("%{{{name}")), "nest fewer patterns"));
         }
-        if self.inside.contains(&known) {
+        if self.ancestors.contains(&pattern_name) {
             let message = format!("pattern `{name}` refers to itself");
             let help = "remove the cycle: a pattern can't contain itself";
             return Err(GrokError::new(message, Some(format!("%{{{name}")), help));
@@ -161,17 +162,17 @@ impl<'p> PatternExpansion<'p> {
             }
             None => self.push("(?:")?,
         }
-        self.inside.push(known);
-        self.expand(text)?;
-        self.inside.pop();
+        self.ancestors.push(pattern_name);
+        self.expand(definition)?;
+        self.ancestors.pop();
         self.push(")")
     }
 
     /// Records a capture and returns the name of its group. Groups get unique names that no author writes,
     /// because the regex engine rejects duplicates and grok allows them.
     fn capture(&mut self, name: &str, kind: Option<&str>) -> Result<String, GrokError> {
-        let good = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '@');
-        if name.is_empty() || !name.chars().all(good) {
+        let is_valid = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '@');
+        if name.is_empty() || !name.chars().all(is_valid) {
             let message = format!("`{name}` can't be the name of a capture");
             if name.starts_with('[') {
                 let plain = name.trim_matches(['[', ']']).replace("][", ".");
@@ -191,8 +192,8 @@ impl<'p> PatternExpansion<'p> {
             }
             Some(other) => {
                 let message = format!("`{other}` is not a type of capture");
-                let known = ["int", "float", "boolean", "string"];
-                let help = suggest::help(other, "known types", known).unwrap_or_default();
+                let types = ["int", "float", "boolean", "string"];
+                let help = suggest::help(other, "known types", types).unwrap_or_default();
                 return Err(GrokError::new(message, Some(format!(":{other}}}")), help));
             }
         };
@@ -220,21 +221,21 @@ static LIBRARY: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
 });
 
 fn read_pattern(value: &Cursor<'_>) -> Checked<CapturePatterns> {
-    let known = custom_patterns(value.sibling("patterns"));
-    if known.0.iter().any(|(_, text)| known.compile(text).is_err()) {
+    let custom = custom_patterns(value.sibling("patterns"));
+    if custom.0.iter().any(|(_, text)| custom.compile(text).is_err()) {
         // `patterns` reports the invalid pattern; a pattern that refers to it is not a second problem.
         return Ok(CapturePatterns(Vec::new()));
     }
     CapturePatterns::read_with(value, |pattern| {
         let text = text_of(pattern)?;
-        let captures = known.compile(text).or_else(|error| reject(pattern, text, &error))?;
+        let captures = custom.compile(text).or_else(|error| reject(pattern, text, &error))?;
         captures.check_names(pattern, "`%{IP:client}`")
     })
 }
 
 /// Reads the custom patterns. Reports invalid ones, even if no pattern refers to them.
 fn read_custom_patterns(value: &Cursor<'_>) -> Checked<Named<String>> {
-    let known = custom_patterns(Some(value.node));
+    let custom = custom_patterns(Some(value.node));
     let checked = value.node.as_map().unwrap_or_default().iter().map(|entry| {
         let name = &entry.key.text;
         if !is_name(name) {
@@ -244,7 +245,7 @@ fn read_custom_patterns(value: &Cursor<'_>) -> Checked<Named<String>> {
         }
         let value = value.member(entry, name, ValueKind::Text);
         let Some(text) = entry.value.as_text() else { return Ok(()) };
-        known.compile(text).map(|_| ()).or_else(|error| reject(&value, text, &error))
+        custom.compile(text).map(|_| ()).or_else(|error| reject(&value, text, &error))
     });
     let checked: Checked<()> = read_each(checked);
     Named::read(value).and_then(|patterns| checked.map(|()| patterns))
@@ -264,9 +265,10 @@ fn is_name(name: &str) -> bool {
 /// Reports an invalid pattern at its position, with a suggestion.
 fn reject<T>(value: &Cursor<'_>, text: &str, error: &GrokError) -> Checked<T> {
     // The mistake may be in a custom pattern to which this one refers.
-    let at = error.found.as_ref().and_then(|found| text.find(found)).map(|at| text[..at].chars().count());
-    let place = at.map(|at| value.context.report.character_in(value.node, text, at));
-    let at = Code::InvalidPattern.at_span(place.unwrap_or(value.node.span));
+    let offset = error.found.as_ref().and_then(|found| text.find(found));
+    let index = offset.map(|offset| text[..offset].chars().count());
+    let span = index.map(|index| value.context.report.character_in(value.node, text, index));
+    let at = Code::InvalidPattern.at_span(span.unwrap_or(value.node.span));
     value.reject_coded(at, error.to_string(), &error.help)
 }
 

@@ -113,38 +113,38 @@ fn every_pattern_of_the_library_fits_what_it_is_for_and_nothing_else() {
     let names: Vec<_> = LIBRARY.iter().map(|(name, _)| *name).collect();
     let sampled: Vec<_> = SAMPLES.iter().map(|(name, ..)| *name).collect();
     assert_eq!(sampled, names, "a sample for each pattern, in the order of the library");
-    for (name, fits, does_not) in SAMPLES {
-        let whole = GrokPatterns::default().compile(&format!(r"\A%{{{name}}}\z")).unwrap();
-        assert!(whole.pattern.is_match(fits), "{name} does not fit {fits}");
-        assert!(!whole.pattern.is_match(does_not), "{name} fits {does_not}");
+    for (name, matching, non_matching) in SAMPLES {
+        let anchored = GrokPatterns::default().compile(&format!(r"\A%{{{name}}}\z")).unwrap();
+        assert!(anchored.pattern.is_match(matching), "{name} does not fit {matching}");
+        assert!(!anchored.pattern.is_match(non_matching), "{name} fits {non_matching}");
     }
 }
 
 #[test]
 fn the_page_lists_the_library() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/book/reference/extractors/grok.md");
-    let written = std::fs::read_to_string(&page).unwrap();
-    let (before, rest) = written.split_once("<!-- library -->\n").unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/book/reference/extractors/grok.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once("<!-- library -->\n").unwrap();
     let (_, after) = rest.split_once("<!-- end of library -->").unwrap();
     let rows: String = SAMPLES
         .iter()
-        .map(|(name, fits, _)| format!("| `{name}` | `{}` |\n", fits.replace('|', "\\|")))
+        .map(|(name, matching, _)| format!("| `{name}` | `{}` |\n", matching.replace('|', "\\|")))
         .collect();
     let expected = format!(
         "{before}<!-- library -->\n\n| name | fits, for example |\n|---|---|\n{rows}\n<!-- end of library -->{after}"
     );
     #[expect(clippy::disallowed_methods, reason = "an environment variable that is a switch of the tests")]
     if std::env::var("UPDATE_GOLDEN").is_ok() {
-        std::fs::write(&page, &expected).unwrap();
+        std::fs::write(&path, &expected).unwrap();
     } else {
-        assert!(written == expected, "the page is behind the library: run with UPDATE_GOLDEN=1");
+        assert!(page == expected, "the page is behind the library: run with UPDATE_GOLDEN=1");
     }
 }
 
 #[track_caller]
-fn check(own: &[(&str, &str)], written: &str, text: &str, expected: &str) {
-    let own = own.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-    let pattern = GrokPatterns(own).compile(written).unwrap();
+fn check(custom: &[(&str, &str)], source: &str, text: &str, expected: &str) {
+    let custom = custom.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+    let pattern = GrokPatterns(custom).compile(source).unwrap();
     let patterns = CapturePatterns(vec![pattern]);
     let found = Regex { patterns, each: SearchScope::First, records: Records::default() }.extract(text, None);
     match found {
@@ -180,8 +180,8 @@ fn the_line_of_a_web_server_is_read() {
 
 #[test]
 fn custom_patterns_may_refer_to_others_and_override_the_library() {
-    let own = [("QUEUE_ID", "[0-9A-F]{10,11}"), ("ENTRY", "%{QUEUE_ID:id}: size=%{INT:size:int}")];
-    check(&own, "%{ENTRY}", "4BC1D20A4C: size=7", r#"{"id":"4BC1D20A4C","size":7}"#);
+    let custom = [("QUEUE_ID", "[0-9A-F]{10,11}"), ("ENTRY", "%{QUEUE_ID:id}: size=%{INT:size:int}")];
+    check(&custom, "%{ENTRY}", "4BC1D20A4C: size=7", r#"{"id":"4BC1D20A4C","size":7}"#);
     check(&[("WORD", "[a-z]+")], "%{WORD:w}", "ABCdef", r#"{"w":"def"}"#);
 }
 
@@ -197,12 +197,12 @@ fn one_name_may_be_captured_several_times_or_as_a_named_group() {
 
 #[test]
 fn errors_name_the_mistake() {
-    let wrong = |own: &[(&str, &str)], written: &str| {
-        let own = own.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-        GrokPatterns(own).compile(written).unwrap_err()
+    let compile_error = |custom: &[(&str, &str)], source: &str| {
+        let custom = custom.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+        GrokPatterns(custom).compile(source).unwrap_err()
     };
     let expected = "expected `%{NAME}`, `%{NAME:capture}` or `%{NAME:capture:type}`, found";
-    for (written, message) in [
+    for (source, message) in [
         ("%{IPP:a}", "no pattern is called `IPP`"),
         ("a %{IP:a", &format!("{expected} `%{{IP:a`")),
         ("%{IP:a:int:x}", &format!("{expected} `%{{IP:a:int:x}}`")),
@@ -211,19 +211,22 @@ fn errors_name_the_mistake() {
         ("%{WORD:}", "`` can't be the name of a capture"),
         ("%{WORD:a:money}", "`money` is not a type of capture"),
     ] {
-        assert_eq!(wrong(&[], written).to_string(), message);
+        assert_eq!(compile_error(&[], source).to_string(), message);
     }
-    let circle = wrong(&[("A", "%{B}"), ("B", "x%{A}")], "%{A:a}");
+    let circle = compile_error(&[("A", "%{B}"), ("B", "x%{A}")], "%{A:a}");
     assert_eq!(circle.to_string(), "pattern `A` refers to itself");
     let deep: Vec<_> = (0..70).map(|n| (format!("P{n}"), format!("%{{P{}}}", n + 1))).collect();
     let mut deep: Vec<_> = deep.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     deep.push(("P70", ""));
-    assert_eq!(wrong(&deep, "%{P0:a}").to_string(), "patterns refer to others at more than 64 levels");
-    assert!(wrong(&[], "%{WORD:a}(").to_string().contains("is not a valid regular expression"));
+    assert_eq!(
+        compile_error(&deep, "%{P0:a}").to_string(),
+        "patterns refer to others at more than 64 levels"
+    );
+    assert!(compile_error(&[], "%{WORD:a}(").to_string().contains("is not a valid regular expression"));
     let doubling: Vec<_> = (0..40).map(|n| (format!("P{n}"), format!("%{{P{0}}}%{{P{0}}}", n + 1))).collect();
     let mut doubling: Vec<_> = doubling.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     doubling.push(("P40", ""));
-    assert!(wrong(&doubling, "%{P0:a}").to_string().contains("is longer than 65536 bytes"));
+    assert!(compile_error(&doubling, "%{P0:a}").to_string().contains("is longer than 65536 bytes"));
 }
 
 #[test]

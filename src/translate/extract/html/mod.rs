@@ -140,9 +140,11 @@ impl Html {
             let kind = if selected.all { json!({ "type": "array", "items": text }) } else { text };
             (name.clone(), kind)
         };
-        let always = select.iter().filter(|(_, selected)| selected.all || !selected.optional);
-        let record =
-            object_of(select.iter().map(property).collect(), always.map(|(name, _)| name.as_str()).collect());
+        let required = select.iter().filter(|(_, selected)| selected.all || !selected.optional);
+        let record = object_of(
+            select.iter().map(property).collect(),
+            required.map(|(name, _)| name.as_str()).collect(),
+        );
         Some(if self.items.is_some() { list_of(record) } else { record })
     }
 
@@ -151,45 +153,45 @@ impl Html {
             return Err("expected a page, found an empty response".into());
         }
         let mut page = page::parse(text)?;
-        let mut work = PageBudget::for_page(&page, text);
+        let mut budget = PageBudget::for_page(&page, text);
         if let Some(css) = &self.without {
             let root = page.root_element();
-            let found: Vec<_> = css.all(root, &mut work)?.iter().map(|element| element.id()).collect();
+            let ids: Vec<_> = css.all(root, &mut budget)?.iter().map(|element| element.id()).collect();
             let root = root.id();
-            for id in found.into_iter().filter(|id| *id != root) {
+            for id in ids.into_iter().filter(|id| *id != root) {
                 page.tree.get_mut(id).expect("it was found in this tree").detach();
             }
         }
         let root = page.root_element();
         if let Some(css) = &self.text {
-            return match css.all(root, &mut work)?.first() {
-                Some(first) => text::rendered_text(*first, &mut work).map(Value::from),
+            return match css.all(root, &mut budget)?.first() {
+                Some(first) => text::rendered_text(*first, &mut budget).map(Value::from),
                 None => Err(read_error!("expected an element `{}`, found none", css.source)),
             };
         }
         if let Some(table) = &self.table {
             let is_table = |element: &ElementRef<'_>| element.value().name() == "table";
-            let place = table.all(root, &mut work)?.first().copied();
-            let table = place
-                .and_then(|place| place.descendent_elements().find(is_table))
+            let container = table.all(root, &mut budget)?.first().copied();
+            let table = container
+                .and_then(|element| element.descendent_elements().find(is_table))
                 .ok_or_else(|| read_error!("expected a table `{}`, found none", table.source))?;
             return match self.form {
-                TableForm::Rows => table::rows(table, self.columns.as_deref(), &mut work),
-                TableForm::Pairs => table::pairs(table, &mut work),
+                TableForm::Rows => table::rows(table, self.columns.as_deref(), &mut budget),
+                TableForm::Pairs => table::pairs(table, &mut budget),
             };
         }
         match (&self.select, &self.items) {
-            (None, _) => text::rendered_text(root, &mut work).map(Value::from),
-            (Some(select), None) => object(select, root, &mut work),
+            (None, _) => text::rendered_text(root, &mut budget).map(Value::from),
+            (Some(select), None) => object(select, root, &mut budget),
             (Some(select), Some(items)) => {
-                let elements = items.all(root, &mut work)?;
+                let elements = items.all(root, &mut budget)?;
                 let source = &items.source;
                 at_most(RECORD_LIMIT, elements.len(), &format!("elements `{source}`"))?;
                 if elements.is_empty() && !self.allow_empty {
                     return Err(read_error!("expected elements `{source}`, found none"));
                 }
                 let records = elements.into_iter().zip(1..).map(|(element, number)| {
-                    let record = object(select, element, &mut work);
+                    let record = object(select, element, &mut budget);
                     record.map_err(|error| error.in_part(&format!("record {number}")))
                 });
                 records.collect()
@@ -201,12 +203,12 @@ impl Html {
 /// Builds the object of the selected members of an element.
 fn object(
     select: &Named<Selected>,
-    within: ElementRef<'_>,
-    work: &mut PageBudget,
+    scope: ElementRef<'_>,
+    budget: &mut PageBudget,
 ) -> Result<Value, ReadError> {
     let mut object = Map::new();
     for (name, selected) in &select.0 {
-        let value = selected.value(name, within, work)?;
+        let value = selected.value(name, scope, budget)?;
         object.extend(value.map(|value| (name.clone(), value)));
     }
     Ok(Value::Object(object))
@@ -225,32 +227,33 @@ impl Selected {
     fn value(
         &self,
         name: &str,
-        within: ElementRef<'_>,
-        work: &mut PageBudget,
+        scope: ElementRef<'_>,
+        budget: &mut PageBudget,
     ) -> Result<Option<Value>, ReadError> {
-        let elements = self.css.as_ref().map_or_else(|| Ok(vec![within]), |css| css.all(within, work))?;
-        let mut values = elements.into_iter().filter_map(|element| self.read(element, work).transpose());
+        let elements = self.css.as_ref().map_or_else(|| Ok(vec![scope]), |css| css.all(scope, budget))?;
+        let mut values = elements.into_iter().filter_map(|element| self.read(element, budget).transpose());
         if self.all {
             return gather(values, &format!("values of `{name}`")).map(|values| Some(Value::Array(values)));
         }
         match values.next().transpose()? {
             None if !self.optional => {
                 let element = self.css.as_ref().map_or(String::new(), |css| format!(" `{}`", css.source));
-                let with = self.attribute.as_ref().map_or(String::new(), |name| format!(" with `{name}`"));
-                Err(read_error!("`{name}`: expected an element{element}{with}, found none"))
+                let condition =
+                    self.attribute.as_ref().map_or(String::new(), |name| format!(" with `{name}`"));
+                Err(read_error!("`{name}`: expected an element{element}{condition}, found none"))
             }
             value => Ok(value),
         }
     }
 
     /// Attribute or text of an element; `None` if the element does not have the attribute.
-    fn read(&self, element: ElementRef<'_>, work: &mut PageBudget) -> Result<Option<Value>, ReadError> {
+    fn read(&self, element: ElementRef<'_>, budget: &mut PageBudget) -> Result<Option<Value>, ReadError> {
         let Some(attribute) = &self.attribute else {
-            return text::rendered_text(element, work).map(|text| Some(text.into()));
+            return text::rendered_text(element, budget).map(|text| Some(text.into()));
         };
         let mut attributes = element.value().attrs();
         let found = attributes.find(|(name, _)| name.eq_ignore_ascii_case(attribute));
-        work.take(found.map_or(0, |(_, value)| value.len()))?;
+        budget.take(found.map_or(0, |(_, value)| value.len()))?;
         Ok(found.map(|(_, value)| value.into()))
     }
 }

@@ -33,14 +33,14 @@ pub(super) fn parse(text: &str) -> Result<Html, ReadError> {
     let mut parser = driver::parse_document(sink, ParseOpts::default());
     // Scripts of a page may fetch table rows alone, which HTML does not allow outside of a table.
     parser.process(StrTendril::from(table_around(text)));
-    let (mut done, mut nodes_before) = (0, 0);
-    while done < text.len() {
-        let rest = done + PIECE_BYTES..text.len();
+    let (mut start, mut nodes_before) = (0, 0);
+    while start < text.len() {
+        let rest = start + PIECE_BYTES..text.len();
         let end = rest.into_iter().find(|end| text.is_char_boundary(*end)).unwrap_or(text.len());
-        parser.process(StrTendril::from(&text[done..end]));
+        parser.process(StrTendril::from(&text[start..end]));
         let page = parser.tokenizer.sink.sink.0.borrow();
         check_tree(&page, nodes_before).map_err(|error| error.in_part(&line_of(text, end)))?;
-        (done, nodes_before) = (end, page.tree.nodes().len());
+        (start, nodes_before) = (end, page.tree.nodes().len());
     }
     Ok(parser.finish())
 }
@@ -72,8 +72,9 @@ fn check_tree(page: &Html, nodes_before: usize) -> Result<(), ReadError> {
     // Each further `<body a>` adds attributes to the first body.
     let root = page.tree.root();
     let bodies = root.children().flat_map(|root| root.children().chain([root]));
-    let most = bodies.filter_map(|node| Some(node.value().as_element()?.attrs.len())).max().unwrap_or(0);
-    at_most(ATTRIBUTE_LIMIT, most, "attributes in a tag")
+    let max_attributes =
+        bodies.filter_map(|node| Some(node.value().as_element()?.attrs.len())).max().unwrap_or(0);
+    at_most(ATTRIBUTE_LIMIT, max_attributes, "attributes in a tag")
 }
 
 /// Maximum number of attributes of a tag.
@@ -89,7 +90,7 @@ fn line_of(text: &str, offset: usize) -> String {
 /// Only the parser knows which `<a` begins a tag, so every candidate is treated as a tag. Candidates in
 /// the same tokenizer state are merged, with the largest number of attributes, so the scan is linear.
 fn check_attributes(text: &str) -> Result<(), ReadError> {
-    let mut live = Candidates::default();
+    let mut candidates = Candidates::default();
     let bytes = text.as_bytes();
     for (index, byte) in bytes.iter().copied().enumerate() {
         let mut next = Candidates::default();
@@ -97,18 +98,18 @@ fn check_attributes(text: &str) -> Result<(), ReadError> {
             && bytes.get(index + 1).is_some_and(|after| after.is_ascii_alphabetic() || *after == b'/')
         {
             next[State::TagName as usize] = Some((0, State::TagName));
-        } else if live == next {
+        } else if candidates == next {
             continue;
         }
-        for (count, state) in live.into_iter().flatten() {
-            let Some(after) = state.after(byte) else { continue };
-            let count = count + usize::from(after == State::Name && state != State::Name);
+        for (count, state) in candidates.into_iter().flatten() {
+            let Some(next_state) = state.after(byte) else { continue };
+            let count = count + usize::from(next_state == State::Name && state != State::Name);
             at_most(ATTRIBUTE_LIMIT, count, "attributes in a tag")
                 .map_err(|error| error.in_part(&line_of(text, index)))?;
-            let slot = &mut next[after as usize];
-            *slot = (*slot).max(Some((count, after)));
+            let slot = &mut next[next_state as usize];
+            *slot = (*slot).max(Some((count, next_state)));
         }
-        live = next;
+        candidates = next;
     }
     Ok(())
 }
@@ -132,16 +133,16 @@ enum State {
 impl State {
     /// Next state after a byte; `None` at the end of the tag.
     fn after(self, byte: u8) -> Option<Self> {
-        let space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'\x0c');
+        let is_space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'\x0c');
         Some(match (self, byte) {
             (Self::DoubleQuoted, b'"') | (Self::SingleQuoted, b'\'') => Self::BeforeName,
             (Self::DoubleQuoted | Self::SingleQuoted, _) => self,
             (_, b'>') => return None,
-            (Self::TagName | Self::Unquoted, _) if space => Self::BeforeName,
+            (Self::TagName | Self::Unquoted, _) if is_space => Self::BeforeName,
             (Self::TagName | Self::Name | Self::AfterName | Self::BeforeName, b'/') => Self::BeforeName,
             (Self::TagName | Self::Unquoted, _) => self,
-            (Self::BeforeName | Self::AfterName | Self::BeforeValue, _) if space => self,
-            (Self::Name, _) if space => Self::AfterName,
+            (Self::BeforeName | Self::AfterName | Self::BeforeValue, _) if is_space => self,
+            (Self::Name, _) if is_space => Self::AfterName,
             (Self::Name | Self::AfterName, b'=') => Self::BeforeValue,
             (Self::BeforeValue, b'"') => Self::DoubleQuoted,
             (Self::BeforeValue, b'\'') => Self::SingleQuoted,
@@ -157,8 +158,8 @@ pub(super) struct PageBudget {
     /// Bytes that may still be copied. An element that a selector visits costs [`BYTES_PER_ELEMENT`].
     remaining_bytes: usize,
     /// Maximum depth and maximum number of siblings in the page.
-    deepest: usize,
-    widest: usize,
+    max_depth: usize,
+    max_siblings: usize,
 }
 
 /// Cost of an element that a selector visits, in bytes of the [`PageBudget`].
@@ -169,8 +170,8 @@ impl PageBudget {
         let nodes = page.tree.nodes();
         Self {
             remaining_bytes: 50_000_000 + 16 * text.len(),
-            deepest: nodes.clone().map(|node| node.ancestors().count()).max().unwrap_or(0),
-            widest: nodes.map(|node| node.children().count()).max().unwrap_or(0),
+            max_depth: nodes.clone().map(|node| node.ancestors().count()).max().unwrap_or(0),
+            max_siblings: nodes.map(|node| node.children().count()).max().unwrap_or(0),
         }
     }
 
@@ -184,10 +185,10 @@ impl PageBudget {
     }
 
     /// Charges the search for a selector in an element.
-    fn search(&mut self, css: &CssSelector, within: ElementRef<'_>) -> Result<(), ReadError> {
-        let below = if css.visits_descendants { self.deepest } else { 0 };
-        let beside = if css.visits_siblings { self.widest } else { 0 };
-        self.take(BYTES_PER_ELEMENT * within.descendants().count() * (1 + below + beside))
+    fn charge_search(&mut self, css: &CssSelector, scope: ElementRef<'_>) -> Result<(), ReadError> {
+        let depth = if css.visits_descendants { self.max_depth } else { 0 };
+        let siblings = if css.visits_siblings { self.max_siblings } else { 0 };
+        self.take(BYTES_PER_ELEMENT * scope.descendants().count() * (1 + depth + siblings))
     }
 }
 
@@ -233,13 +234,13 @@ impl CssSelector {
     /// inside itself.
     pub(super) fn all<'p>(
         &self,
-        within: ElementRef<'p>,
-        work: &mut PageBudget,
+        scope: ElementRef<'p>,
+        budget: &mut PageBudget,
     ) -> Result<Vec<ElementRef<'p>>, ReadError> {
-        work.search(self, within)?;
-        let is_root = within.parent_element().is_none();
-        let itself = Some(within).filter(|root| is_root && self.selector.matches(root));
-        Ok(itself.into_iter().chain(within.select(&self.selector)).collect())
+        budget.charge_search(self, scope)?;
+        let is_root = scope.parent_element().is_none();
+        let itself = Some(scope).filter(|root| is_root && self.selector.matches(root));
+        Ok(itself.into_iter().chain(scope.select(&self.selector)).collect())
     }
 }
 
@@ -250,16 +251,16 @@ fn without_literals(source: &str) -> (String, Option<char>) {
     let mut closing = Vec::new();
     let mut characters = source.chars();
     while let Some(character) = characters.next() {
-        let inside = closing.last().copied();
+        let innermost = closing.last().copied();
         match character {
             '\\' => bare.extend(characters.next().map(|_| 'x')),
-            _ if inside == Some(character) => drop(closing.pop()),
-            '"' | '\'' if !matches!(inside, Some('"' | '\'')) => closing.push(character),
-            '[' if inside.is_none() => closing.push(']'),
-            '(' if inside.is_none() && is_before_formula(&bare) => closing.push(')'),
+            _ if innermost == Some(character) => drop(closing.pop()),
+            '"' | '\'' if !matches!(innermost, Some('"' | '\'')) => closing.push(character),
+            '[' if innermost.is_none() => closing.push(']'),
+            '(' if innermost.is_none() && is_before_formula(&bare) => closing.push(')'),
             _ => {}
         }
-        let is_bare = inside.is_none() && closing.is_empty() && character.is_ascii() && character != '\\';
+        let is_bare = innermost.is_none() && closing.is_empty() && character.is_ascii() && character != '\\';
         bare.push(if is_bare { character.to_ascii_lowercase() } else { 'x' });
     }
     (bare, closing.pop())
@@ -303,8 +304,8 @@ fn check_cost(bare: &str) -> Result<(), SyntaxError> {
 fn selector_error(source: &str, error: &SelectorErrorKind) -> SyntaxError {
     const MAX_LENGTH: usize = 500;
     let ends = source.char_indices().map(|(offset, _)| offset).take(MAX_LENGTH).enumerate();
-    let good = ends.filter(|(_, end)| *end > 0 && Selector::parse(source[..*end].trim_end()).is_ok());
-    let (at, offset) = good.last().unwrap_or_default();
+    let valid_ends = ends.filter(|(_, end)| *end > 0 && Selector::parse(source[..*end].trim_end()).is_ok());
+    let (at, offset) = valid_ends.last().unwrap_or_default();
     let found = match &source[offset..] {
         "" => "nothing".to_owned(),
         _ if matches!(error, SelectorErrorKind::EndOfLine) => "the end".to_owned(),

@@ -14,23 +14,23 @@ use crate::translate::read_error::{ReadError, at_most};
 /// Returns the rows below the headings, as objects by column name.
 pub(super) fn rows(
     table: ElementRef<'_>,
-    declared: Option<&[String]>,
-    work: &mut PageBudget,
+    declared_names: Option<&[String]>,
+    budget: &mut PageBudget,
 ) -> Result<Value, ReadError> {
-    let rows = read(table, work)?;
-    let first = rows.iter().take_while(|row| row.is_heading || row.is_blank()).count();
+    let rows = read_rows(table, budget)?;
+    let heading_count = rows.iter().take_while(|row| row.is_heading || row.is_blank()).count();
     // Without heading rows (in `<thead>`, or with `<th>` only), the first row with text is the header.
-    let has_headings = declared.is_some() || rows[..first].iter().any(|row| row.is_heading);
-    let first = if has_headings { first } else { rows.len().min(first + 1) };
-    let (headings, rows) = rows.split_at(first);
-    let names = declared.map_or_else(|| names(headings, rows), <[String]>::to_vec);
+    let has_headings = declared_names.is_some() || rows[..heading_count].iter().any(|row| row.is_heading);
+    let heading_count = if has_headings { heading_count } else { rows.len().min(heading_count + 1) };
+    let (headings, rows) = rows.split_at(heading_count);
+    let names = declared_names.map_or_else(|| names(headings, rows), <[String]>::to_vec);
     let mut found = Vec::new();
     for row in rows.iter().filter(|row| !row.is_heading && !row.is_blank()) {
         at_most(RECORD_LIMIT, found.len() + 1, "rows")?;
         let mut record = Map::new();
         for (name, cell) in names.iter().zip(&row.cells) {
             let Some(cell) = cell else { continue };
-            work.take(name.len() + cell.len())?;
+            budget.take(name.len() + cell.len())?;
             record.insert(name.clone(), Value::from(&**cell));
         }
         found.push(Value::Object(record));
@@ -44,7 +44,7 @@ fn names(headings: &[TableRow], rows: &[TableRow]) -> Vec<String> {
     let columns = headings.iter().chain(rows).map(|row| row.cells.len()).max().unwrap_or(0);
     // Number of columns with each name. Trying each suffix from 2 would take quadratic time.
     let mut seen = HashMap::<String, usize>::new();
-    let unique = |column: usize| {
+    let unique_name = |column: usize| {
         let mut words: Vec<&Rc<str>> =
             headings.iter().filter_map(|row| row.cells.get(column)?.as_ref()).collect();
         words.retain(|word| !word.is_empty());
@@ -59,15 +59,15 @@ fn names(headings: &[TableRow], rows: &[TableRow]) -> Vec<String> {
         seen.insert(name.clone(), 1);
         name
     };
-    (0..columns).map(unique).collect()
+    (0..columns).map(unique_name).collect()
 }
 
 /// Returns an object of names and values: the first cell of a row is a name, the others are its values. In a
 /// row with several `<th>`, each begins a pair. The values of a repeated name become a list.
-pub(super) fn pairs(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Value, ReadError> {
+pub(super) fn pairs(table: ElementRef<'_>, budget: &mut PageBudget) -> Result<Value, ReadError> {
     let mut found = Map::new();
     for row in row_elements(table) {
-        work.take(1)?;
+        budget.take(1)?;
         let cells: Vec<ElementRef<'_>> = cell_elements(row).collect();
         // A row of headings only is not a pair. In a row with several headings, each begins a pair.
         let headings = cells.iter().filter(|cell| is_heading(cell)).count();
@@ -79,13 +79,13 @@ pub(super) fn pairs(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Valu
             && cells.iter().enumerate().all(|(index, cell)| is_heading(cell) == (index % 2 == 1));
         for pair in cells.chunk_by(|_, next| headings < 2 || is_heading(next) == are_names_plain) {
             let [name, values @ ..] = pair else { continue };
-            let name = text::rendered_text(*name, work)?;
+            let name = text::rendered_text(*name, budget)?;
             let name = name.trim().trim_end_matches(':').trim_end();
             if name.is_empty() {
                 continue;
             }
             for value in values {
-                add(&mut found, name, text::rendered_text(*value, work)?.into());
+                add(&mut found, name, text::rendered_text(*value, budget)?.into());
             }
         }
     }
@@ -132,15 +132,15 @@ fn is_heading(cell: &ElementRef<'_>) -> bool {
 }
 
 /// Reads all rows, with one text per column. A spanning cell is repeated in each row and column.
-fn read(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Vec<TableRow>, ReadError> {
+fn read_rows(table: ElementRef<'_>, budget: &mut PageBudget) -> Result<Vec<TableRow>, ReadError> {
     let elements: Vec<ElementRef<'_>> = row_elements(table).collect();
     let mut grid: Vec<Vec<Option<Rc<str>>>> = vec![Vec::new(); elements.len()];
     let mut cell_count = 0;
     for (index, element) in elements.iter().enumerate() {
-        work.take(1)?;
+        budget.take(1)?;
         let mut column = 0;
         for cell in cell_elements(*element) {
-            let text: Rc<str> = text::rendered_text(cell, work)?.into();
+            let text: Rc<str> = text::rendered_text(cell, budget)?.into();
             // Skip columns that are occupied by spanning cells of the rows above.
             while grid[index].get(column).is_some_and(Option::is_some) {
                 column += 1;
@@ -151,7 +151,7 @@ fn read(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Vec<TableRow>, R
             let rows_left = elements.len() - index;
             let rows = Some(span(cell, "rowspan")).filter(|rows| (1..rows_left).contains(rows));
             let rows = rows.unwrap_or(rows_left);
-            work.take(columns.len() * rows * text.len())?;
+            budget.take(columns.len() * rows * text.len())?;
             for row in &mut grid[index..index + rows] {
                 // Missing cells to the left take memory, too.
                 cell_count += columns.end - row.len().min(columns.start);
@@ -163,10 +163,10 @@ fn read(table: ElementRef<'_>, work: &mut PageBudget) -> Result<Vec<TableRow>, R
         }
     }
     let row = |(element, cells): (&ElementRef<'_>, _)| {
-        let in_head = element.parent_element().is_some_and(|part| part.value().name() == "thead");
-        let mut own = cell_elements(*element).peekable();
-        let has_headings_only = own.peek().is_some() && own.all(|cell| is_heading(&cell));
-        TableRow { cells, is_heading: in_head || has_headings_only }
+        let is_in_head = element.parent_element().is_some_and(|part| part.value().name() == "thead");
+        let mut row_cells = cell_elements(*element).peekable();
+        let has_headings_only = row_cells.peek().is_some() && row_cells.all(|cell| is_heading(&cell));
+        TableRow { cells, is_heading: is_in_head || has_headings_only }
     };
     Ok(elements.iter().zip(grid).map(row).collect())
 }

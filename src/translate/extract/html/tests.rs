@@ -48,8 +48,8 @@ fn check(html: &Html, text: &str, expected: Result<&str, &str>) {
 
 #[test]
 fn rows_without_a_table_are_one() {
-    for begin in ["", " <!-- a --><!-- b -->\n", "<tbody>", "<TBODY id=rows>"] {
-        let page = format!("{begin}<tr><td>Oslo<td>5</tr><tr><td>Bergen<td>6</tr>");
+    for prefix in ["", " <!-- a --><!-- b -->\n", "<tbody>", "<TBODY id=rows>"] {
+        let page = format!("{prefix}<tr><td>Oslo<td>5</tr><tr><td>Bergen<td>6</tr>");
         let rows = table(&["city", "celsius"]);
         check(&rows, &page, Ok(r#"[{"city":"Oslo","celsius":"5"},{"city":"Bergen","celsius":"6"}]"#));
         check(&each("tr", vec![first("city", "td")]), &page, Ok(r#"[{"city":"Oslo"},{"city":"Bergen"}]"#));
@@ -60,14 +60,14 @@ fn rows_without_a_table_are_one() {
 
 #[test]
 fn leading_white_space_of_preformatted_text_is_preserved() {
-    let of = |source: &str| Html { text: Some(css(source)), ..Html::default() };
+    let with_text = |source: &str| Html { text: Some(css(source)), ..Html::default() };
     let page = "<h1> A </h1>\n<pre>\n\n   total  free\nmem:   1     2\n \n</pre><xmp> a <b>\n  c</xmp>";
     let text = |html: Html| html.extract(page).unwrap();
-    assert_eq!(text(of("pre")), "   total  free\nmem:   1     2");
-    assert_eq!(text(of("xmp")), " a <b>\n  c");
-    assert_eq!(text(of("h1")), "A");
+    assert_eq!(text(with_text("pre")), "   total  free\nmem:   1     2");
+    assert_eq!(text(with_text("xmp")), " a <b>\n  c");
+    assert_eq!(text(with_text("h1")), "A");
     assert_eq!(text(Html::default()), "A\n\n\n   total  free\nmem:   1     2\n\n a <b>\n  c");
-    let error = of("h2").extract(page).unwrap_err();
+    let error = with_text("h2").extract(page).unwrap_err();
     assert_eq!(error.to_string(), "expected an element `h2`, found none");
 }
 
@@ -136,8 +136,8 @@ fn a_table_is_rows_by_its_headings() {
         spans,
         Ok(r#"[{"Host":"a","Load 1":"x","Load 5":"y"},{"Host":"a","Load 1":"z","Load 5":"z"}]"#),
     );
-    let given = table(&["x", "y"]);
-    check(&given, "<table><tr><td>1<td>2<tr><th colspan=2><hr></table>", Ok(r#"[{"x":"1","y":"2"}]"#));
+    let with_columns = table(&["x", "y"]);
+    check(&with_columns, "<table><tr><td>1<td>2<tr><th colspan=2><hr></table>", Ok(r#"[{"x":"1","y":"2"}]"#));
     check(&rows, "<p>none", Err("expected a table `table`, found none"));
     check(&rows, "<table></table>", Ok("[]"));
     let blank_first = "<table><tr><td><td><tr><td>A<td>B<tr><td>1<td>2</table>";
@@ -182,11 +182,11 @@ fn an_invalid_selector_is_an_error_with_its_position() {
 }
 
 #[track_caller]
-fn is_quick(html: &Html, page: &str) {
+fn assert_quick(html: &Html, page: &str) {
     let started = Instant::now();
     let found = html.extract(page).map(|value| value.to_string().len());
-    let took = started.elapsed();
-    assert!(took < Duration::from_secs(20), "{took:?} for {} bytes: {found:?}", page.len());
+    let elapsed = started.elapsed();
+    assert!(elapsed < Duration::from_secs(20), "{elapsed:?} for {} bytes: {found:?}", page.len());
 }
 
 /// Long enough that a superlinear implementation is slow.
@@ -225,18 +225,21 @@ fn hostile_pages_are_parsed_in_time() {
 
 #[test]
 fn large_pages_are_read_soon() {
-    is_quick(&Html::default(), &"<p>word ".repeat(LARGE / 8));
-    is_quick(&Html::default(), &"<a ".repeat(LARGE / 3));
-    is_quick(&Html::default(), &format!("<p title=\"{}\">", "a b/".repeat(LARGE / 4)));
-    is_quick(&Html::default(), &"<table><tr><td>x".repeat(100));
-    is_quick(&Html::default(), &format!("{}{}", "<div>".repeat(400), "<p>x".repeat(LARGE / 40)));
-    is_quick(&Html::default(), &"word & ".repeat(LARGE / 7));
-    is_quick(&Html::default(), &format!("<table>{}", "x<br>".repeat(LARGE / 5)));
-    is_quick(&Html::default(), &"<a href=x>y".repeat(LARGE / 11));
-    is_quick(&Html::default(), &"</p>".repeat(LARGE / 4));
-    is_quick(&table(&[]), &format!("<table>{}", "<tr><td>a<td>b".repeat(LARGE / 14)));
-    is_quick(&pairs(), &format!("<table>{}", "<tr><td>a<td>b".repeat(LARGE / 14)));
-    is_quick(&each("tr", vec![first("a", "td")]), &format!("<table>{}", "<tr><td>a<td>b".repeat(LARGE / 14)));
+    assert_quick(&Html::default(), &"<p>word ".repeat(LARGE / 8));
+    assert_quick(&Html::default(), &"<a ".repeat(LARGE / 3));
+    assert_quick(&Html::default(), &format!("<p title=\"{}\">", "a b/".repeat(LARGE / 4)));
+    assert_quick(&Html::default(), &"<table><tr><td>x".repeat(100));
+    assert_quick(&Html::default(), &format!("{}{}", "<div>".repeat(400), "<p>x".repeat(LARGE / 40)));
+    assert_quick(&Html::default(), &"word & ".repeat(LARGE / 7));
+    assert_quick(&Html::default(), &format!("<table>{}", "x<br>".repeat(LARGE / 5)));
+    assert_quick(&Html::default(), &"<a href=x>y".repeat(LARGE / 11));
+    assert_quick(&Html::default(), &"</p>".repeat(LARGE / 4));
+    assert_quick(&table(&[]), &format!("<table>{}", "<tr><td>a<td>b".repeat(LARGE / 14)));
+    assert_quick(&pairs(), &format!("<table>{}", "<tr><td>a<td>b".repeat(LARGE / 14)));
+    assert_quick(
+        &each("tr", vec![first("a", "td")]),
+        &format!("<table>{}", "<tr><td>a<td>b".repeat(LARGE / 14)),
+    );
     for source in [
         "i:has(b)",
         "div i",
@@ -247,8 +250,11 @@ fn large_pages_are_read_soon() {
     ] {
         let page = format!("{}{}", "<div>".repeat(200), "<i></i>".repeat(LARGE / 28));
         let all = Selected { all: true, ..first("a", source).1 };
-        is_quick(&select(vec![("a".to_owned(), all)]), &page);
+        assert_quick(&select(vec![("a".to_owned(), all)]), &page);
     }
     let nested = "<div>".repeat(500);
-    is_quick(&each("div", vec![first("a", "div, i")]), &format!("{nested}<i>{}", "x<br>".repeat(LARGE / 40)));
+    assert_quick(
+        &each("div", vec![first("a", "div, i")]),
+        &format!("{nested}<i>{}", "x<br>".repeat(LARGE / 40)),
+    );
 }

@@ -30,28 +30,32 @@ const PARAGRAPHS: [&str; 7] = ["p", "h1", "h2", "h3", "h4", "h5", "h6"];
 /// line breaks, paragraphs and headings have a blank line around them, and the cells of a row are separated
 /// by a tab. No-break spaces become spaces. White space in `<pre>` is preserved, even at the beginning of the
 /// first line, which may be the header of a table.
-pub(super) fn rendered_text(root: ElementRef<'_>, work: &mut PageBudget) -> Result<String, ReadError> {
+pub(super) fn rendered_text(root: ElementRef<'_>, budget: &mut PageBudget) -> Result<String, ReadError> {
     let mut writer = TextWriter::default();
-    render(root, &mut writer, work)?;
-    Ok(writer.done())
+    render(root, &mut writer, budget)?;
+    Ok(writer.finish())
 }
 
 /// Writes the text of an element. Recurses once per level of nested elements.
-fn render(element: ElementRef<'_>, writer: &mut TextWriter, work: &mut PageBudget) -> Result<(), ReadError> {
+fn render(
+    element: ElementRef<'_>,
+    writer: &mut TextWriter,
+    budget: &mut PageBudget,
+) -> Result<(), ReadError> {
     let name = element.value().name();
-    work.take(1)?;
-    writer.edge(name, true);
+    budget.take(1)?;
+    writer.handle_edge(name, true);
     for child in element.children() {
         match (child.value(), ElementRef::wrap(child)) {
             (Node::Text(text), _) => {
-                work.take(1 + text.len())?;
+                budget.take(1 + text.len())?;
                 writer.write(text);
             }
-            (_, Some(child)) if !is_hidden(child) => render(child, writer, work)?,
-            _ => work.take(1)?,
+            (_, Some(child)) if !is_hidden(child) => render(child, writer, budget)?,
+            _ => budget.take(1)?,
         }
     }
-    writer.edge(name, false);
+    writer.handle_edge(name, false);
     Ok(())
 }
 
@@ -63,68 +67,72 @@ fn is_hidden(element: ElementRef<'_>) -> bool {
 struct TextWriter {
     text: String,
     /// Pending separators before the next word: line breaks, a tab, a space.
-    breaks: usize,
-    tab: bool,
-    space: bool,
+    pending_breaks: usize,
+    needs_tab: bool,
+    needs_space: bool,
     /// Number of open elements that preserve white space.
-    kept: usize,
+    preserving_elements: usize,
     /// Whether the text begins inside an element that preserves white space.
-    begins_kept: bool,
+    begins_preserved: bool,
 }
 
 impl TextWriter {
     fn write(&mut self, text: &str) {
         for character in text.chars() {
-            if self.kept > 0 && character == '\n' {
-                self.breaks += 1;
-            } else if self.kept == 0 && character.is_ascii_whitespace() {
-                self.space = true;
+            if self.preserving_elements > 0 && character == '\n' {
+                self.pending_breaks += 1;
+            } else if self.preserving_elements == 0 && character.is_ascii_whitespace() {
+                self.needs_space = true;
             } else {
-                self.pad();
-                self.begins_kept |= self.text.is_empty() && self.kept > 0;
+                self.write_separator();
+                self.begins_preserved |= self.text.is_empty() && self.preserving_elements > 0;
                 self.text.push(if character == '\u{a0}' { ' ' } else { character });
             }
         }
     }
 
     /// Returns the text without surrounding blank lines and white space.
-    fn done(self) -> String {
+    fn finish(self) -> String {
         let text = self.text.trim_end();
-        let from = match text.find(|character: char| !character.is_whitespace()) {
-            Some(first) if self.begins_kept => text[..first].rfind('\n').map_or(0, |at| at + 1),
+        let start = match text.find(|character: char| !character.is_whitespace()) {
+            Some(first) if self.begins_preserved => text[..first].rfind('\n').map_or(0, |at| at + 1),
             Some(first) => first,
             None => 0,
         };
-        text[from..].to_owned()
+        text[start..].to_owned()
     }
 
-    fn pad(&mut self) {
+    fn write_separator(&mut self) {
         if !self.text.is_empty() {
-            if self.breaks > 0 {
+            if self.pending_breaks > 0 {
                 let end = self.text.trim_end_matches([' ', '\t']).len();
                 self.text.truncate(end);
-                self.text.extend(std::iter::repeat_n('\n', self.breaks));
-            } else if self.tab {
+                self.text.extend(std::iter::repeat_n('\n', self.pending_breaks));
+            } else if self.needs_tab {
                 self.text.push('\t');
-            } else if self.space {
+            } else if self.needs_space {
                 self.text.push(' ');
             }
         }
-        (self.breaks, self.tab, self.space) = (0, false, false);
+        (self.pending_breaks, self.needs_tab, self.needs_space) = (0, false, false);
     }
 
     /// Handles the start or the end of an element.
-    fn edge(&mut self, name: &str, is_begin: bool) {
+    fn handle_edge(&mut self, name: &str, is_start: bool) {
         match name {
-            "br" if is_begin => self.breaks += 1,
+            "br" if is_start => self.pending_breaks += 1,
             "br" => {}
-            "td" | "th" => self.tab = true,
-            _ if PARAGRAPHS.contains(&name) => self.breaks = self.breaks.max(2),
-            _ if BLOCKS.contains(&name) => self.breaks = self.breaks.max(1),
+            "td" | "th" => self.needs_tab = true,
+            _ if PARAGRAPHS.contains(&name) => self.pending_breaks = self.pending_breaks.max(2),
+            _ if BLOCKS.contains(&name) => self.pending_breaks = self.pending_breaks.max(1),
             _ => {}
         }
         if PRESERVED.contains(&name) {
-            self.kept = if is_begin { self.kept + 1 } else { self.kept.saturating_sub(1) };
+            self.preserving_elements = if is_start {
+                self.preserving_elements + 1
+            } else {
+                self.preserving_elements.saturating_sub(1)
+            };
         }
     }
 }
@@ -138,15 +146,15 @@ const STOP_WORDS: [&str; 10] =
 /// title. Lines that only repeat the status or name the server software are skipped.
 pub(in crate::translate) fn error_page_message(page: &str, status: StatusCode) -> Option<String> {
     let page = page::parse(page).ok()?;
-    let mut work = PageBudget::for_page(&page, "");
-    let mut line = |element| rendered_text(element, &mut work).map(|text| collapse_whitespace(&text)).ok();
+    let mut budget = PageBudget::for_page(&page, "");
+    let mut line = |element| rendered_text(element, &mut budget).map(|text| collapse_whitespace(&text)).ok();
     let heading = elements(&page, &PARAGRAPHS[1..]).next().and_then(&mut line).unwrap_or_default();
     let title = elements(&page, &["title"]).next().and_then(&mut line);
     let paragraphs: Vec<String> = elements(&page, &["p"]).filter_map(&mut line).collect();
-    let body = rendered_text(elements(&page, &["body"]).next()?, &mut work).ok()?;
+    let body = rendered_text(elements(&page, &["body"]).next()?, &mut budget).ok()?;
     let lines: Vec<String> = body.lines().map(collapse_whitespace).filter(|line| !line.is_empty()).collect();
 
-    let is_informative = |text: &&String| !is_program(text) && has_information(text, status);
+    let is_informative = |text: &&String| !is_server_software(text) && has_information(text, status);
     let begins_with_status = |line: &&String| line.starts_with(status.as_str()) && is_informative(line);
     if let Some(line) = lines.iter().find(begins_with_status) {
         return Some(line.clone());
@@ -174,7 +182,7 @@ fn collapse_whitespace(text: &str) -> String {
 }
 
 /// Whether a line is the name of the server software, such as `nginx/1.22.1` at the bottom of a page.
-fn is_program(line: &str) -> bool {
+fn is_server_software(line: &str) -> bool {
     line.split_once('/').is_some_and(|(name, version)| {
         !name.contains(' ') && version.starts_with(|character: char| character.is_ascii_digit())
     })

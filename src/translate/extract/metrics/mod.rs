@@ -69,15 +69,15 @@ fn read_names(value: &Cursor<'_>) -> Checked<Vec<String>> {
 pub fn matches_wildcard(patterns: &[String], name: &str) -> bool {
     patterns.iter().any(|pattern| {
         let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
-        let Some(mut left) = name.strip_prefix(first) else { return false };
+        let Some(mut remaining) = name.strip_prefix(first) else { return false };
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
         for part in middle.split('*') {
-            match left.find(part) {
-                Some(at) => left = &left[at + part.len()..],
+            match remaining.find(part) {
+                Some(at) => remaining = &remaining[at + part.len()..],
                 None => return false,
             }
         }
-        left.ends_with(last)
+        remaining.ends_with(last)
     })
 }
 
@@ -134,41 +134,41 @@ impl Metrics {
     const UNTYPED: &str = "untyped";
 
     fn extract(&self, text: &str) -> Result<Value, ReadError> {
-        let mut gathered = ResultBuilder::default();
+        let mut builder = ResultBuilder::default();
         for line in lines(text) {
-            let added = gathered.add_line(self, line.text.trim_matches([' ', '\t']));
+            let added = builder.add_line(self, line.text.trim_matches([' ', '\t']));
             added.map_err(|error| line.locate(error))?;
         }
-        gathered.finish(self)
+        builder.finish(self)
     }
 
     /// Reads the full name of a sample (in a histogram, with `_bucket`, `_sum` or `_count`) and its labels;
     /// `None` if the rule does not select the sample.
-    fn name_and_labels(&self, rest: &mut Scanner<'_>) -> Result<Option<NameAndLabels>, ReadError> {
-        let mut name = rest.take_name().to_owned();
-        if name.is_empty() && !rest.0.starts_with('{') {
-            return Err(rest.error("the name of a metric"));
+    fn name_and_labels(&self, scanner: &mut Scanner<'_>) -> Result<Option<NameAndLabels>, ReadError> {
+        let mut name = scanner.take_name().to_owned();
+        if name.is_empty() && !scanner.0.starts_with('{') {
+            return Err(scanner.error("the name of a metric"));
         }
-        if !name.is_empty() && !self.wants(&name) {
+        if !name.is_empty() && !self.selects(&name) {
             return Ok(None);
         }
-        rest.skip_blanks();
+        scanner.skip_blanks();
         let mut labels = Map::new();
-        if rest.take('{') {
-            match rest.labels(&mut labels)? {
+        if scanner.take('{') {
+            match scanner.take_labels(&mut labels)? {
                 None if name.is_empty() => return Err("expected the name of a metric, found none".into()),
                 None => {}
                 Some(inner) if name.is_empty() => name = inner,
                 Some(_) => return Err("expected one name of a metric, found two".into()),
             }
-            if !self.wants(&name) {
+            if !self.selects(&name) {
                 return Ok(None);
             }
         }
         Ok(Some((name, labels)))
     }
 
-    fn wants(&self, name: &str) -> bool {
+    fn selects(&self, name: &str) -> bool {
         self.names.is_empty() || matches_wildcard(&self.names, name)
     }
 }
@@ -180,11 +180,11 @@ struct ResultBuilder<'t> {
     rows: Vec<Value>,
     object: Map<String, Value>,
     /// Number of samples in the response, and number of labels of the extracted samples.
-    seen: usize,
-    labels: usize,
+    sample_count: usize,
+    label_count: usize,
     repeated_bytes: usize,
     /// Whether `# EOF` was read.
-    ended: bool,
+    has_ended: bool,
 }
 
 impl<'t> ResultBuilder<'t> {
@@ -192,32 +192,32 @@ impl<'t> ResultBuilder<'t> {
         if line.is_empty() {
             return Ok(());
         }
-        if self.ended {
+        if self.has_ended {
             return Err(Scanner(line).error("nothing after `# EOF`"));
         }
         if let Some(comment) = line.strip_prefix('#') {
-            self.ended = comment.trim() == "EOF";
+            self.has_ended = comment.trim() == "EOF";
             read_comment(comment, &mut self.families);
             return at_most(RECORD_LIMIT, self.families.len(), "metrics");
         }
-        self.seen += 1;
-        let mut rest = Scanner(line);
-        let Some((name, labels)) = metrics.name_and_labels(&mut rest)? else { return Ok(()) };
-        let (value, not_a_number) = rest.number()?;
-        let (time, exemplar) = (rest.time()?, rest.exemplar()?);
-        if !rest.0.is_empty() {
-            return Err(rest.error("the end of the line"));
+        self.sample_count += 1;
+        let mut scanner = Scanner(line);
+        let Some((name, labels)) = metrics.name_and_labels(&mut scanner)? else { return Ok(()) };
+        let (value, not_a_number) = scanner.take_number()?;
+        let (time, exemplar) = (scanner.take_time()?, scanner.take_exemplar()?);
+        if !scanner.0.is_empty() {
+            return Err(scanner.error("the end of the line"));
         }
-        self.labels += labels.len();
+        self.label_count += labels.len();
         at_most(RECORD_LIMIT, self.rows.len().max(self.object.len()) + 1, "samples")?;
-        at_most(Metrics::LABELS_LIMIT, self.labels, "labels")?;
+        at_most(Metrics::LABELS_LIMIT, self.label_count, "labels")?;
         match metrics.shape {
             MetricsShape::Samples => {
                 let family = family_of(&name, &self.families);
                 let help = family.help.filter(|_| metrics.help);
                 self.repeated_bytes += family.kind.map_or(0, str::len) + help.map_or(0, str::len);
-                let what = "bytes of types and help in all samples";
-                at_most(Metrics::REPEATED_LIMIT_BYTES, self.repeated_bytes, what)?;
+                let noun = "bytes of types and help in all samples";
+                at_most(Metrics::REPEATED_LIMIT_BYTES, self.repeated_bytes, noun)?;
                 self.rows.push(Value::Object(object_without_nones([
                     ("name", Some(name.into())),
                     ("type", Some(family.kind.unwrap_or(Metrics::UNTYPED).into())),
@@ -234,7 +234,7 @@ impl<'t> ResultBuilder<'t> {
                     let expected = format!(
                         "expected no label `{label}`, a name that each row uses itself, found it in "
                     );
-                    let error = ReadError::with_quote(MAX_SHOWN, &expected, &name);
+                    let error = ReadError::with_quote(QUOTE_LIMIT_CHARACTERS, &expected, &name);
                     return Err(error.with_suffix("; use `as: samples`"));
                 }
                 let mut members = Map::new();
@@ -260,7 +260,8 @@ impl<'t> ResultBuilder<'t> {
             let names = suggest::quoted_list(metrics.names.iter().map(String::as_str));
             let named = if names.is_empty() { String::new() } else { format!(" of {names}") };
             let plain = if is_object { " without labels" } else { "" };
-            let among = if self.seen == 0 { String::new() } else { format!(" among {}", self.seen) };
+            let among =
+                if self.sample_count == 0 { String::new() } else { format!(" among {}", self.sample_count) };
             return Err(read_error!("expected samples{named}{plain}, found none{among}"));
         }
         Ok(if is_object { Value::Object(self.object) } else { Value::Array(self.rows) })
@@ -269,12 +270,12 @@ impl<'t> ResultBuilder<'t> {
 
 /// Records `# TYPE name counter` and `# HELP name text`.
 fn read_comment<'t>(comment: &'t str, families: &mut HashMap<&'t str, Family<'t>>) {
-    let word = |text: &'t str| {
+    let split_word = |text: &'t str| {
         let text = text.trim_start_matches([' ', '\t']);
         text.split_once([' ', '\t']).unwrap_or((text, ""))
     };
-    let (keyword, rest) = word(comment);
-    let (name, rest) = word(rest);
+    let (keyword, rest) = split_word(comment);
+    let (name, rest) = split_word(rest);
     let name = name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).unwrap_or(name);
     match keyword {
         "TYPE" if !name.is_empty() => families.entry(name).or_default().kind = Some(rest.trim()),
@@ -286,12 +287,12 @@ fn read_comment<'t>(comment: &'t str, families: &mut HashMap<&'t str, Family<'t>
 /// Metadata of the metric that a sample belongs to: a histogram `x` has samples `x_bucket`.
 fn family_of<'t>(name: &str, families: &HashMap<&str, Family<'t>>) -> Family<'t> {
     const PARTS: [&str; 8] = ["_bucket", "_count", "_sum", "_total", "_created", "_info", "_gcount", "_gsum"];
-    let of_part = || PARTS.iter().find_map(|part| families.get(name.strip_suffix(part)?));
-    families.get(name).or_else(of_part).copied().unwrap_or_default()
+    let family_of_part = || PARTS.iter().find_map(|part| families.get(name.strip_suffix(part)?));
+    families.get(name).or_else(family_of_part).copied().unwrap_or_default()
 }
 
 /// Maximum length of a quoted part of a line in an error, in characters.
-const MAX_SHOWN: usize = 60;
+const QUOTE_LIMIT_CHARACTERS: usize = 60;
 
 /// Unread rest of a line.
 struct Scanner<'t>(&'t str);
@@ -307,8 +308,8 @@ impl<'t> Scanner<'t> {
         rest.is_some()
     }
 
-    fn take_until(&mut self, ends: impl Fn(char) -> bool) -> &'t str {
-        let (taken, rest) = self.0.split_at(self.0.find(ends).unwrap_or(self.0.len()));
+    fn take_until(&mut self, is_end: impl Fn(char) -> bool) -> &'t str {
+        let (taken, rest) = self.0.split_at(self.0.find(is_end).unwrap_or(self.0.len()));
         self.0 = rest;
         taken
     }
@@ -330,27 +331,27 @@ impl<'t> Scanner<'t> {
     }
 
     /// Consumes the labels up to `}`, and returns the quoted name of the metric if it is among the labels.
-    fn labels(&mut self, labels: &mut Map<String, Value>) -> Result<Option<String>, ReadError> {
+    fn take_labels(&mut self, labels: &mut Map<String, Value>) -> Result<Option<String>, ReadError> {
         let mut metric = None;
         loop {
             self.skip_blanks();
             if self.take('}') {
                 return Ok(metric);
             }
-            let quoted = self.0.starts_with('"');
-            let name = if quoted { self.quoted()? } else { self.take_name().to_owned() };
+            let is_quoted = self.0.starts_with('"');
+            let name = if is_quoted { self.take_quoted()? } else { self.take_name().to_owned() };
             if name.is_empty() {
                 return Err(self.error("a label or `}`"));
             }
             self.skip_blanks();
-            if quoted && metric.is_none() && labels.is_empty() && !self.0.starts_with('=') {
+            if is_quoted && metric.is_none() && labels.is_empty() && !self.0.starts_with('=') {
                 metric = Some(name);
             } else {
                 if !self.take('=') {
                     return Err(self.error("`=` after a label"));
                 }
                 self.skip_blanks();
-                let value = self.quoted()?;
+                let value = self.take_quoted()?;
                 if labels.contains_key(&name) {
                     return Err(Scanner(&name).error("each label once"));
                 }
@@ -365,12 +366,12 @@ impl<'t> Scanner<'t> {
     }
 
     /// Consumes a quoted text, and resolves its escapes.
-    fn quoted(&mut self) -> Result<String, ReadError> {
+    fn take_quoted(&mut self) -> Result<String, ReadError> {
         if !self.take('"') {
             return Err(self.error("a quoted string"));
         }
         let Some(end) = quoted_length(self.0) else {
-            let error = ReadError::with_quote(MAX_SHOWN, "expected `\"` at the end of ", self.0);
+            let error = ReadError::with_quote(QUOTE_LIMIT_CHARACTERS, "expected `\"` at the end of ", self.0);
             return Err(error.with_suffix(", found none"));
         };
         let text = unescaped(&self.0[..end], ESCAPES);
@@ -380,7 +381,7 @@ impl<'t> Scanner<'t> {
 
     /// Consumes the value of a sample or an exemplar. Also returns `NaN`, `+Inf` or `-Inf` for such a value,
     /// which is null in JSON.
-    fn number(&mut self) -> Result<(Value, Option<&'static str>), ReadError> {
+    fn take_number(&mut self) -> Result<(Value, Option<&'static str>), ReadError> {
         let word = self.take_word();
         if let Some(value) = to_number(word.strip_suffix('.').unwrap_or(word)) {
             return Ok((value, None));
@@ -396,11 +397,11 @@ impl<'t> Scanner<'t> {
 
     /// Error for unexpected text in the rest of the line.
     fn error(&self, expected: &str) -> ReadError {
-        ReadError::with_quote(MAX_SHOWN, &format!("expected {expected}, found "), self.0)
+        ReadError::with_quote(QUOTE_LIMIT_CHARACTERS, &format!("expected {expected}, found "), self.0)
     }
 
     /// Consumes the timestamp of a sample, in the server's unit.
-    fn time(&mut self) -> Result<Option<Value>, ReadError> {
+    fn take_time(&mut self) -> Result<Option<Value>, ReadError> {
         if self.0.is_empty() || self.0.starts_with('#') {
             return Ok(None);
         }
@@ -409,7 +410,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// Consumes the OpenMetrics exemplar of a sample: `# {trace_id="…"} 0.67 1520879607.789`.
-    fn exemplar(&mut self) -> Result<Option<Value>, ReadError> {
+    fn take_exemplar(&mut self) -> Result<Option<Value>, ReadError> {
         if !self.take('#') {
             return Ok(None);
         }
@@ -418,11 +419,11 @@ impl<'t> Scanner<'t> {
             return Err(self.error("the labels of an exemplar"));
         }
         let mut labels = Map::new();
-        self.labels(&mut labels)?;
+        self.take_labels(&mut labels)?;
         Ok(Some(Value::Object(object_without_nones([
             ("labels", Some(Value::Object(labels))),
-            ("value", Some(self.number()?.0)),
-            ("timestamp", self.time()?),
+            ("value", Some(self.take_number()?.0)),
+            ("timestamp", self.take_time()?),
         ]))))
     }
 }

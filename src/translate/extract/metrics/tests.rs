@@ -17,26 +17,26 @@ fn check(metrics: &Metrics, text: &str, expected: Result<&str, &str>) {
 }
 
 #[track_caller]
-fn sample(line: &str, expected: Result<&str, &str>) {
-    let whole = expected.map(|expected| format!("[{expected}]"));
-    check(&metrics(&[], MetricsShape::Samples), line, whole.as_deref().map_err(|error| *error));
+fn check_sample(line: &str, expected: Result<&str, &str>) {
+    let list = expected.map(|expected| format!("[{expected}]"));
+    check(&metrics(&[], MetricsShape::Samples), line, list.as_deref().map_err(|error| *error));
 }
 
 #[test]
 fn a_sample_has_name_type_labels_and_value() {
-    sample("up 1", Ok(r#"{"name":"up","type":"untyped","labels":{},"value":1}"#));
-    sample(
+    check_sample("up 1", Ok(r#"{"name":"up","type":"untyped","labels":{},"value":1}"#));
+    check_sample(
         "# HELP rpc_seconds Time \\\\ of\\ncalls\n# TYPE rpc_seconds histogram\r\nrpc_seconds_bucket{le=\"0.5\",} 1.445961e+06 1395066363000\r\n",
         Ok(concat!(
             r#"{"name":"rpc_seconds_bucket","type":"histogram","labels":{"le":"0.5"},"#,
             r#""value":1.445961e+06,"timestamp":1395066363000}"#
         )),
     );
-    sample(
+    check_sample(
         "a { x = \"C:\\\\D\" , y=\"\\\"q\\\"\\n\\z}\" }\t-.5",
         Ok(r#"{"name":"a","type":"untyped","labels":{"x":"C:\\D","y":"\"q\"\n\\z}"},"value":-0.5}"#),
     );
-    sample(
+    check_sample(
         "{\"jvm.memory\",\"area.of\"=\"heap\"} 5.",
         Ok(r#"{"name":"jvm.memory","type":"untyped","labels":{"area.of":"heap"},"value":5}"#),
     );
@@ -51,10 +51,10 @@ fn help_is_included_if_configured() {
 
 #[test]
 fn values_without_a_json_number_are_null_with_their_text() {
-    for (written, word) in [("NaN", "NaN"), ("+Inf", "+Inf"), ("Inf", "+Inf"), ("-Inf", "-Inf")] {
+    for (text, word) in [("NaN", "NaN"), ("+Inf", "+Inf"), ("Inf", "+Inf"), ("-Inf", "-Inf")] {
         let expected =
             format!(r#"{{"name":"a","type":"untyped","labels":{{}},"value":null,"not_a_number":"{word}"}}"#);
-        sample(&format!("a {written}"), Ok(&expected));
+        check_sample(&format!("a {text}"), Ok(&expected));
     }
 }
 
@@ -71,7 +71,7 @@ fn openmetrics_has_exemplars_and_an_end() {
             r#"{"name":"a_created","type":"counter","labels":{},"value":1520430000}]"#
         )),
     );
-    sample("a 1\n# EOF\nb 2", Err("line 3: expected nothing after `# EOF`, found `b 2`"));
+    check_sample("a 1\n# EOF\nb 2", Err("line 3: expected nothing after `# EOF`, found `b 2`"));
 }
 
 #[test]
@@ -91,29 +91,29 @@ fn names_select_samples_and_other_lines_are_not_parsed() {
 
 #[test]
 fn a_star_matches_any_characters() {
-    let holds = |pattern: &str, name| matches_wildcard(&[pattern.to_owned()], name);
+    let is_match = |pattern: &str, name| matches_wildcard(&[pattern.to_owned()], name);
     for pattern in ["*", "abc", "a*", "*c", "a*c", "*b*", "a**c", "*a*b*c*", "abc*"] {
-        assert!(holds(pattern, "abc"), "{pattern}");
+        assert!(is_match(pattern, "abc"), "{pattern}");
     }
     for pattern in ["ab", "b*", "*b", "abc*c", "*a*a*", "abcd*", ""] {
-        assert!(!holds(pattern, "abc"), "{pattern}");
+        assert!(!is_match(pattern, "abc"), "{pattern}");
     }
 }
 
 #[test]
 fn an_invalid_metric_is_an_error_with_its_line() {
-    sample("up 1\r<html>\r", Err("line 2: expected the name of a metric, found `<html>`"));
-    sample("up 1\n<html>", Err("line 2: expected the name of a metric, found `<html>`"));
-    sample("Service restarting", Err("line 1: expected a value, found `restarting`"));
-    sample("up", Err("expected a value, found an empty string"));
-    sample("up 1 soon", Err("expected a time after the value, found `soon`"));
-    sample("up 1 2 3", Err("expected the end of the line, found `3`"));
-    sample("up{a=1} 1", Err("expected a quoted string, found `1} 1`"));
-    sample("up{a=\"1} 1", Err("expected `\"` at the end"));
-    sample("up{a=\"1\" b=\"2\"} 1", Err("expected `,` or `}` after a label, found `b=\"2\"} 1`"));
-    sample("up{a=\"1\",a=\"2\"} 1", Err("expected each label once, found `a`"));
-    sample("up{\"a\"} 1", Err("expected one name of a metric, found two"));
-    sample("{} 1", Err("expected the name of a metric, found none"));
+    check_sample("up 1\r<html>\r", Err("line 2: expected the name of a metric, found `<html>`"));
+    check_sample("up 1\n<html>", Err("line 2: expected the name of a metric, found `<html>`"));
+    check_sample("Service restarting", Err("line 1: expected a value, found `restarting`"));
+    check_sample("up", Err("expected a value, found an empty string"));
+    check_sample("up 1 soon", Err("expected a time after the value, found `soon`"));
+    check_sample("up 1 2 3", Err("expected the end of the line, found `3`"));
+    check_sample("up{a=1} 1", Err("expected a quoted string, found `1} 1`"));
+    check_sample("up{a=\"1} 1", Err("expected `\"` at the end"));
+    check_sample("up{a=\"1\" b=\"2\"} 1", Err("expected `,` or `}` after a label, found `b=\"2\"} 1`"));
+    check_sample("up{a=\"1\",a=\"2\"} 1", Err("expected each label once, found `a`"));
+    check_sample("up{\"a\"} 1", Err("expected one name of a metric, found two"));
+    check_sample("{} 1", Err("expected the name of a metric, found none"));
     let error = metrics(&[], MetricsShape::Samples).extract("# only comments").unwrap_err();
     assert_eq!(error.to_string(), "expected samples, found none");
     check(&metrics(&[], MetricsShape::Object), "a 1\na 2", Err("line 2: expected each name once, found `a`"));
@@ -122,9 +122,9 @@ fn an_invalid_metric_is_an_error_with_its_line() {
 
 #[test]
 fn an_empty_result_is_valid_if_configured() {
-    let empty = |shape| Metrics { allow_empty: true, ..metrics(&["x"], shape) };
-    check(&empty(MetricsShape::Samples), "a 1", Ok("[]"));
-    check(&empty(MetricsShape::Object), "", Ok("{}"));
+    let lenient = |shape| Metrics { allow_empty: true, ..metrics(&["x"], shape) };
+    check(&lenient(MetricsShape::Samples), "a 1", Ok("[]"));
+    check(&lenient(MetricsShape::Object), "", Ok("{}"));
 }
 
 #[test]
@@ -136,15 +136,15 @@ fn hostile_responses_take_linear_time_and_bounded_memory() {
     check(&all(), &types, Err("expected at most 100000 metrics"));
     let labels: String = (0..400).map(|index| format!("l{index}=\"\",")).collect();
     check(&all(), &format!("a{{{labels}}} 1\n").repeat(3_000), Err("expected at most 1000000 labels"));
-    let many: String = (0..2_000).map(|index| format!("l{index}=\"\",")).collect();
-    sample(&format!("a{{{many}}} 1"), Err("expected at most 1000 labels"));
+    let many_labels: String = (0..2_000).map(|index| format!("l{index}=\"\",")).collect();
+    check_sample(&format!("a{{{many_labels}}} 1"), Err("expected at most 1000 labels"));
     let long = "h".repeat(100 << 10);
     let repeated = format!("# HELP a {long}\n# TYPE a {long}\n{}", "a 1\n".repeat(90_000));
     check(&all(), &repeated, Err("line 330: expected at most 33554432 bytes of types and help"));
-    let helped = Metrics { help: true, ..all() };
-    check(&helped, &repeated, Err("line 166: expected at most 33554432 bytes of types and help"));
-    for long in ["a", "a{", "a{b=\"", "{\"", "\\", "a{x=\"\\"] {
-        let text = format!("{long}{}", long.repeat((256 << 10) / long.len()));
+    let with_help = Metrics { help: true, ..all() };
+    check(&with_help, &repeated, Err("line 166: expected at most 33554432 bytes of types and help"));
+    for piece in ["a", "a{", "a{b=\"", "{\"", "\\", "a{x=\"\\"] {
+        let text = format!("{piece}{}", piece.repeat((256 << 10) / piece.len()));
         assert!(all().extract(&text).is_err());
     }
     assert!(all().extract(&format!("a {}", "1".repeat(256 << 10))).is_err(), "more digits than are read");

@@ -168,11 +168,12 @@ impl Pairs {
     const PAIRS_OF_BLOCKS_LIMIT: usize = 10 * RECORD_LIMIT;
 
     /// Extracts the pairs. Checks `stop` between two matches of the pattern, because matching takes quadratic
-    /// time in the length of a line. With `wanted`, extracts only the outermost keys that these fields use.
+    /// time in the length of a line. With `used_fields`, extracts only the outermost keys that these fields
+    /// use.
     pub(super) fn extract(
         &self,
         text: &str,
-        wanted: Option<&Fields>,
+        used_fields: Option<&Fields>,
         stop: Option<&WorkBudget>,
     ) -> Result<Value, ReadError> {
         let text = &*with_plain_line_ends(text);
@@ -184,17 +185,17 @@ impl Pairs {
             }
         };
         if self.each == EachPairs::Text {
-            let (object, _) = self.object(LineBlock { line: 1, text }, wanted, RECORD_LIMIT, stop)?;
+            let (object, _) = self.object(LineBlock { line: 1, text }, used_fields, RECORD_LIMIT, stop)?;
             if object.is_empty() {
                 return Err(read_error!("expected {}", expected()));
             }
             return Ok(Value::Object(object));
         }
-        let mut left = Self::PAIRS_OF_BLOCKS_LIMIT;
+        let mut remaining = Self::PAIRS_OF_BLOCKS_LIMIT;
         let objects = self.records.blocks(text).filter_map(|block| {
-            match self.object(block, None, left.min(RECORD_LIMIT), stop) {
+            match self.object(block, None, remaining.min(RECORD_LIMIT), stop) {
                 Ok((object, count)) => {
-                    left -= count;
+                    remaining -= count;
                     (!object.is_empty()).then_some(Ok(Value::Object(object)))
                 }
                 Err(error) => Some(Err(error)),
@@ -211,19 +212,19 @@ impl Pairs {
     fn object(
         &self,
         block: LineBlock<'_>,
-        wanted: Option<&Fields>,
+        used_fields: Option<&Fields>,
         limit: usize,
         stop: Option<&WorkBudget>,
     ) -> Result<(Map<String, Value>, usize), ReadError> {
-        let (found, stack) = Default::default();
-        let mut builder = Builder { pairs: self, wanted, stop, limit, count: 0, found, stack };
+        let (top_level, stack) = Default::default();
+        let mut builder = Builder { pairs: self, used_fields, stop, limit, count: 0, top_level, stack };
         for line in block.split(b'\n') {
             builder.add_line(line.text).map_err(|error| line.locate(error))?;
         }
         while !builder.stack.is_empty() {
             builder.close_section();
         }
-        Ok((builder.found, builder.count))
+        Ok((builder.top_level, builder.count))
     }
 
     fn split<'t>(&self, line: &'t str) -> Option<(&'t str, &'t str)> {
@@ -240,9 +241,9 @@ impl Pairs {
     }
 
     /// Returns the value without surrounding white space and, if configured, without its quotes.
-    fn plain(&self, value: &str) -> String {
+    fn plain_value(&self, value: &str) -> String {
         let value = value.trim();
-        let unquoted = if self.unquote { unquoted(value) } else { None };
+        let unquoted = if self.unquote { unquote(value) } else { None };
         unquoted.unwrap_or_else(|| value.to_owned())
     }
 }
@@ -255,7 +256,7 @@ fn without_leader(key: &str) -> &str {
 }
 
 /// Returns the string inside the quotes if the whole value is one quoted string.
-fn unquoted(value: &str) -> Option<String> {
+fn unquote(value: &str) -> Option<String> {
     if let Some(inner) = value.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) {
         return (!inner.contains('\'')).then(|| inner.to_owned());
     }
@@ -268,13 +269,13 @@ fn unquoted(value: &str) -> Option<String> {
 struct Builder<'p, 't> {
     pairs: &'p Pairs,
     /// Fields whose outermost keys are extracted; `None` to extract all keys.
-    wanted: Option<&'p Fields>,
+    used_fields: Option<&'p Fields>,
     stop: Option<&'p WorkBudget>,
     /// Maximum number of pairs, and their number so far.
     limit: usize,
     count: usize,
     /// The pairs outside of sections.
-    found: Map<String, Value>,
+    top_level: Map<String, Value>,
     /// Open sections, outermost first, and after them the lines that may still have continuations or members,
     /// each indented more than the previous one.
     stack: Vec<OpenEntry<'t>>,
@@ -289,9 +290,9 @@ struct OpenEntry<'t> {
     /// The unparsed value; `None` for a line without a separator, and for a section.
     value: Option<Cow<'t, str>>,
     /// The whole line and the value at its end, from which the column of the value is computed.
-    place: Option<(&'t str, &'t str)>,
+    line_and_value: Option<(&'t str, &'t str)>,
     /// Further values from the lines below.
-    more: Vec<&'t str>,
+    further_values: Vec<&'t str>,
     members: Map<String, Value>,
 }
 
@@ -313,8 +314,8 @@ impl<'t> Builder<'_, 't> {
         // The value above has white space before it, so a line aligned with it is indented, too.
         if is_indented && self.is_below_value(line) {
             self.count_pair()?;
-            if let Some(open) = self.stack.last_mut() {
-                open.more.push(bare.trim_end());
+            if let Some(entry) = self.stack.last_mut() {
+                entry.further_values.push(bare.trim_end());
             }
             return Ok(());
         }
@@ -355,9 +356,15 @@ impl<'t> Builder<'_, 't> {
         let indent = if is_nested { indentation(line) } else { 0 };
         self.close(indent);
         if !key.is_empty() && (value.is_some() || is_nested) {
-            let place = value.map(|value| (line, value));
+            let line_and_value = value.map(|value| (line, value));
             let value = value.map(Cow::from);
-            return self.open(OpenEntry { indent: Some(indent), key, value, place, ..OpenEntry::default() });
+            return self.open(OpenEntry {
+                indent: Some(indent),
+                key,
+                value,
+                line_and_value,
+                ..OpenEntry::default()
+            });
         }
         Ok(())
     }
@@ -381,16 +388,16 @@ impl<'t> Builder<'_, 't> {
 
     fn count_pair(&mut self) -> Result<(), ReadError> {
         self.count += 1;
-        let most = if self.limit < RECORD_LIMIT { Pairs::PAIRS_OF_BLOCKS_LIMIT } else { RECORD_LIMIT };
+        let limit = if self.limit < RECORD_LIMIT { Pairs::PAIRS_OF_BLOCKS_LIMIT } else { RECORD_LIMIT };
         match self.count > self.limit {
-            true => Err(read_error!("expected at most {most} pairs, found more")),
+            true => Err(read_error!("expected at most {limit} pairs, found more")),
             false => Ok(()),
         }
     }
 
-    fn open(&mut self, line: OpenEntry<'t>) -> Result<(), ReadError> {
+    fn open(&mut self, entry: OpenEntry<'t>) -> Result<(), ReadError> {
         self.count_pair()?;
-        self.stack.push(line);
+        self.stack.push(entry);
         at_most(Pairs::NESTING_LIMIT, self.stack.len(), "levels of sections and indentation")
     }
 
@@ -398,16 +405,16 @@ impl<'t> Builder<'_, 't> {
     fn append_continuation(&mut self, line: &str) -> bool {
         let mut rest = line.chars();
         rest.next();
-        let (between, more) = match self.pairs.indented {
+        let (separator, continuation) = match self.pairs.indented {
             Indented::Same | Indented::Nested => return false,
             Indented::Lines => ("\n", rest.as_str().trim_end()),
             Indented::Words => (" ", line.trim()),
             Indented::Fold => ("", rest.as_str()),
         };
-        let Some(value) = self.stack.last_mut().and_then(|open| open.value.as_mut()) else { return false };
+        let Some(value) = self.stack.last_mut().and_then(|entry| entry.value.as_mut()) else { return false };
         let value = value.to_mut();
-        value.push_str(between);
-        value.push_str(more);
+        value.push_str(separator);
+        value.push_str(continuation);
         true
     }
 
@@ -415,7 +422,7 @@ impl<'t> Builder<'_, 't> {
     /// that `ipconfig` prints. Such a value may contain the separator (`fe80::1`), but no white space after
     /// it.
     fn is_below_value(&self, line: &str) -> bool {
-        let above = self.stack.last().and_then(|open| open.place);
+        let above = self.stack.last().and_then(|entry| entry.line_and_value);
         let Some(column) = above.and_then(|(line, value)| value_column(line, value)) else { return false };
         if column != indentation(line) || !line.contains(char::is_alphanumeric) {
             return false;
@@ -429,57 +436,63 @@ impl<'t> Builder<'_, 't> {
 
     /// Closes every open line in the innermost section whose indentation is at least `indent` columns.
     fn close(&mut self, indent: usize) {
-        while let Some(last) = self.stack.last().filter(|line| line.indent.is_some_and(|own| own >= indent)) {
-            if self.stack.len() == 1 && !self.wants(last.key) {
+        while let Some(last) =
+            self.stack.last().filter(|line| line.indent.is_some_and(|line_indent| line_indent >= indent))
+        {
+            if self.stack.len() == 1 && !self.uses_key(last.key) {
                 self.stack.clear();
                 return;
             }
             let Some(mut line) = self.stack.pop().filter(|line| !line.key.is_empty()) else { continue };
-            let more: Vec<Value> = line.more.iter().map(|value| self.pairs.plain(value).into()).collect();
+            let further_values: Vec<Value> =
+                line.further_values.iter().map(|value| self.pairs.plain_value(value).into()).collect();
             let values = match line.value {
                 _ if !line.members.is_empty() => {
-                    more.into_iter().for_each(|value| add(&mut line.members, "value", value));
+                    further_values.into_iter().for_each(|value| add(&mut line.members, "value", value));
                     vec![Value::Object(line.members)]
                 }
                 // A line without a separator and without members is a further value of its parent line.
-                None if more.is_empty() => {
+                None if further_values.is_empty() => {
                     let parent = self.stack.last_mut().filter(|parent| parent.indent.is_some());
                     if let Some(parent) = parent.filter(|_| line.key.contains(char::is_alphanumeric)) {
-                        parent.more.push(line.key);
+                        parent.further_values.push(line.key);
                     }
                     continue;
                 }
                 value => {
-                    let own = value.map(|value| Value::from(self.pairs.plain(&value)));
-                    let own = own.filter(|own| more.is_empty() || own.as_str() != Some(""));
-                    own.into_iter().chain(more).collect()
+                    let own_value = value.map(|value| Value::from(self.pairs.plain_value(&value)));
+                    let own_value = own_value
+                        .filter(|own_value| further_values.is_empty() || own_value.as_str() != Some(""));
+                    own_value.into_iter().chain(further_values).collect()
                 }
             };
             let members = match self.stack.last_mut() {
                 Some(parent) => {
-                    let own = parent.value.as_ref().map(|value| self.pairs.plain(value));
-                    if let Some(own) = own.filter(|own| parent.members.is_empty() && !own.is_empty()) {
-                        add(&mut parent.members, "value", own.into());
+                    let parent_value = parent.value.as_ref().map(|value| self.pairs.plain_value(value));
+                    if let Some(parent_value) = parent_value
+                        .filter(|parent_value| parent.members.is_empty() && !parent_value.is_empty())
+                    {
+                        add(&mut parent.members, "value", parent_value.into());
                     }
                     &mut parent.members
                 }
-                None => &mut self.found,
+                None => &mut self.top_level,
             };
             values.into_iter().for_each(|value| add(members, line.key, value));
         }
     }
 
     /// Whether to extract an outermost key.
-    fn wants(&self, key: &str) -> bool {
-        self.wanted.is_none_or(|fields| fields.uses_key(key))
+    fn uses_key(&self, key: &str) -> bool {
+        self.used_fields.is_none_or(|fields| fields.uses_key(key))
     }
 
     fn close_section(&mut self) {
         self.close(0);
         let Some(OpenEntry { key, members, .. }) = self.stack.pop() else { return };
-        let is_wanted = !self.stack.is_empty() || self.wants(key);
-        let outer = self.stack.last_mut().map_or(&mut self.found, |outer| &mut outer.members);
-        if is_wanted {
+        let is_used = !self.stack.is_empty() || self.uses_key(key);
+        let outer = self.stack.last_mut().map_or(&mut self.top_level, |outer| &mut outer.members);
+        if is_used {
             add(outer, key, Value::Object(members));
         }
     }
@@ -493,8 +506,8 @@ fn indentation(line: &str) -> usize {
 /// Column at which the value at the end of a line begins, if white space precedes it; `None` for an empty
 /// value.
 fn value_column(line: &str, value: &str) -> Option<usize> {
-    let begin = value.find(|character: char| !character.is_whitespace()).filter(|begin| *begin > 0)?;
-    Some(columns(line[..line.len() - value.len() + begin].chars()))
+    let start = value.find(|character: char| !character.is_whitespace()).filter(|start| *start > 0)?;
+    Some(columns(line[..line.len() - value.len() + start].chars()))
 }
 
 /// Width of characters, in columns.

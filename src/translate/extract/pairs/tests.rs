@@ -288,9 +288,9 @@ fn pairs_stop_when_the_call_is_cancelled() {
 
 #[test]
 fn unused_outermost_keys_are_not_extracted() {
-    let wanted = Fields::new(vec![Field::new("b", FieldKind::Any.into())]);
+    let used_fields = Fields::new(vec![Field::new("b", FieldKind::Any.into())]);
     let text = "a: 1\nb: 2\n  b1: 3\nc:\n  b: 4\n";
-    let found = indented(Indented::Nested).extract(text, Some(&wanted), None).unwrap();
+    let found = indented(Indented::Nested).extract(text, Some(&used_fields), None).unwrap();
     assert_eq!(found.to_string(), r#"{"b":{"value":"2","b1":"3"}}"#);
 }
 

@@ -137,10 +137,10 @@ impl Xml {
         &self,
         path: &ElementPath,
         document: &Document<'_>,
-        least: MinMatches,
+        min_matches: MinMatches,
         lines_before: usize,
     ) -> Result<Vec<Value>, ReadError> {
-        let found = path.find(document, least, lines_before)?;
+        let found = path.find(document, min_matches, lines_before)?;
         at_most(RECORD_LIMIT, found.len(), &format!("of `{}`", path.source))?;
         let values = found.into_iter().map(|element| match &path.attribute {
             None => self.value(element),
@@ -230,7 +230,7 @@ fn parser_error(error: &Error, document: &str, lines_before: usize) -> ReadError
             .in_part(&position(document, document.trim_end().len(), lines_before));
     }
     let position = error.pos();
-    let words = error.to_string().replacen(&format!(" at {position}"), "", 1).replace('\'', "`");
+    let message = error.to_string().replacen(&format!(" at {position}"), "", 1).replace('\'', "`");
     let hint = match error {
         Error::DtdDetected => "; it must be well-formed, and before the first element",
         Error::MalformedEntityReference(_) | Error::UnknownEntityReference(..) => {
@@ -238,7 +238,7 @@ fn parser_error(error: &Error, document: &str, lines_before: usize) -> ReadError
         }
         _ => "",
     };
-    ReadError::new(format!("invalid XML: {}", cut_characters(&words, 120)), "invalid XML")
+    ReadError::new(format!("invalid XML: {}", cut_characters(&message, 120)), "invalid XML")
         .with_suffix(hint)
         .in_part(&format!("line {}, column {}", position.row as usize + lines_before, position.col))
 }
@@ -293,9 +293,9 @@ fn without_dtd(text: &str, lines_before: usize) -> Result<Cow<'_, str>, ReadErro
     // Each declaration of the internal subset is a match of its own.
     let mut declarations = MARKUP.find_iter(&dtd.as_str()[1..]);
     if let Some(entity) = declarations.find(|found| found.as_str().starts_with("<!ENTITY")) {
-        let why = "expected a DTD without entities, found `<!ENTITY`: entities are not expanded";
+        let message = "expected a DTD without entities, found `<!ENTITY`: entities are not expanded";
         let at = position(text, dtd.start() + 1 + entity.start(), lines_before);
-        return Err(ReadError::from(why).in_part(&at));
+        return Err(ReadError::from(message).in_part(&at));
     }
     let blank = dtd.as_str().chars().map(|c| if c == '\n' { c } else { ' ' });
     Ok([&text[..dtd.start()], &blank.collect::<String>(), &text[dtd.end()..]].concat().into())
@@ -308,20 +308,20 @@ fn without_dtd(text: &str, lines_before: usize) -> Result<Cow<'_, str>, ReadErro
 ///
 /// A sentence with the position.
 fn check(text: &str, lines_before: usize) -> Result<(), ReadError> {
-    let at = |offset| move |error: ReadError| error.in_part(&position(text, offset, lines_before));
+    let locate = |offset| move |error: ReadError| error.in_part(&position(text, offset, lines_before));
     if !text.trim_start().starts_with('<') {
-        return Err(at(0)(ReadError::with_quote(20, "expected an XML document, found ", text)));
+        return Err(locate(0)(ReadError::with_quote(20, "expected an XML document, found ", text)));
     }
     let characters = text.bytes().filter(|byte| matches!(byte, b'<' | b'=')).count();
-    at_most(MARKUP_CHARACTER_LIMIT, characters, "characters `<` and `=`").map_err(at(0))?;
+    at_most(MARKUP_CHARACTER_LIMIT, characters, "characters `<` and `=`").map_err(locate(0))?;
     let (mut elements, mut namespace_work) = (0, 0);
     // For each open element, the number of namespaces that it declares.
-    let mut open: Vec<usize> = Vec::new();
+    let mut open_elements: Vec<usize> = Vec::new();
     for found in MARKUP.find_iter(text) {
         let tag = found.as_str();
-        let in_place = at(found.start());
+        let locate_tag = locate(found.start());
         if tag.starts_with("</") {
-            open.pop();
+            open_elements.pop();
             continue;
         }
         if tag.starts_with("<!") || tag.starts_with("<?") {
@@ -329,19 +329,20 @@ fn check(text: &str, lines_before: usize) -> Result<(), ReadError> {
         }
         let bare = QUOTED.replace_all(tag, "\"");
         elements += 1;
-        at_most(ELEMENT_LIMIT, elements, "elements").map_err(in_place)?;
-        at_most(ATTRIBUTE_LIMIT, bare.matches('=').count(), "attributes in an element").map_err(in_place)?;
+        at_most(ELEMENT_LIMIT, elements, "elements").map_err(locate_tag)?;
+        at_most(ATTRIBUTE_LIMIT, bare.matches('=').count(), "attributes in an element")
+            .map_err(locate_tag)?;
         let is_between = |c: char| c.is_ascii_whitespace() || c == '"';
         let names = bare.split('=').map(|before| before.trim_end().rsplit(is_between).next());
         let namespaces = names.filter(|name| name.is_some_and(|name| name.starts_with("xmlns"))).count();
         if namespaces > 0 {
-            let in_scope = open.iter().sum::<usize>() + namespaces;
+            let in_scope = open_elements.iter().sum::<usize>() + namespaces;
             namespace_work += in_scope * in_scope;
-            at_most(NAMESPACE_WORK_LIMIT, namespace_work, "comparisons of namespaces").map_err(in_place)?;
+            at_most(NAMESPACE_WORK_LIMIT, namespace_work, "comparisons of namespaces").map_err(locate_tag)?;
         }
         if !tag.ends_with("/>") {
-            open.push(namespaces);
-            at_most(DEPTH_LIMIT, open.len(), "nested elements").map_err(in_place)?;
+            open_elements.push(namespaces);
+            at_most(DEPTH_LIMIT, open_elements.len(), "nested elements").map_err(locate_tag)?;
         }
     }
     Ok(())

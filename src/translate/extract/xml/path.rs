@@ -132,15 +132,16 @@ impl ElementPath {
     pub(super) fn find<'a, 'input>(
         &self,
         document: &'a Document<'input>,
-        least: MinMatches,
+        min_matches: MinMatches,
         lines_before: usize,
     ) -> Result<Vec<Node<'a, 'input>>, ReadError> {
         let mut contexts = vec![document.root()];
         for (index, step) in self.steps.iter().enumerate() {
             let found = step.find(&contexts);
-            let may_be_empty = least == MinMatches::Nothing && index > 0 && index + 1 == self.steps.len();
+            let may_be_empty =
+                min_matches == MinMatches::Nothing && index > 0 && index + 1 == self.steps.len();
             if found.is_empty() && (!may_be_empty || self.attribute.is_some()) {
-                return Err(step.missing(&contexts, document, lines_before));
+                return Err(step.no_match_error(&contexts, document, lines_before));
             }
             contexts = found;
         }
@@ -155,13 +156,13 @@ impl Step {
     fn find<'a, 'input>(&self, contexts: &[Node<'a, 'input>]) -> Vec<Node<'a, 'input>> {
         let mut found = Vec::new();
         // Node IDs follow document order, so a context inside a visited subtree need not be visited again.
-        let mut walked = 0;
+        let mut visited_end = 0;
         for context in contexts {
             if !self.is_descendant {
                 self.select_children(context.children(), &mut found);
-            } else if context.id().get() >= walked {
+            } else if context.id().get() >= visited_end {
                 for parent in context.descendants() {
-                    walked = parent.id().get() + 1;
+                    visited_end = parent.id().get() + 1;
                     if parent.has_children() {
                         self.select_children(parent.children(), &mut found);
                     }
@@ -199,23 +200,28 @@ impl Step {
     }
 
     /// Error for a step without a match: the expected and the found elements.
-    fn missing(&self, contexts: &[Node<'_, '_>], document: &Document<'_>, lines_before: usize) -> ReadError {
+    fn no_match_error(
+        &self,
+        contexts: &[Node<'_, '_>],
+        document: &Document<'_>,
+        lines_before: usize,
+    ) -> ReadError {
         let children = contexts.iter().flat_map(Node::children).filter(Node::is_element).take(1000);
         let names = distinct(children.map(|child| child.tag_name().name()), 8);
-        let wanted = &self.source;
+        let source = &self.source;
         ReadError::with_quotes(60, |quoted| {
             let found = match names.as_slice() {
                 [] => "no element".to_owned(),
                 names => names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", "),
             };
             match contexts.first().filter(|context| context.is_element()) {
-                None if self.is_descendant => format!("expected an element `{wanted}` anywhere, found none"),
-                None => format!("expected `{wanted}` as the root element, found {found}"),
+                None if self.is_descendant => format!("expected an element `{source}` anywhere, found none"),
+                None => format!("expected `{source}` as the root element, found {found}"),
                 Some(context) => {
                     let line = document.text_pos_at(context.range().start).row as usize + lines_before;
-                    let within = if self.is_descendant { "anywhere in" } else { "in" };
+                    let relation = if self.is_descendant { "anywhere in" } else { "in" };
                     let parent = quoted(context.tag_name().name());
-                    format!("line {line}: expected `{wanted}` {within} {parent}, found {found}")
+                    format!("line {line}: expected `{source}` {relation} {parent}, found {found}")
                 }
             }
         })
@@ -250,8 +256,8 @@ struct PathParser<'a> {
 }
 
 impl<'a> PathParser<'a> {
-    fn take(&mut self, part: &Regex, expected: &str) -> Result<Captures<'a>, SyntaxError> {
-        let found = part.captures(&self.source[self.at..]).ok_or_else(|| self.error(self.at, expected))?;
+    fn take(&mut self, pattern: &Regex, expected: &str) -> Result<Captures<'a>, SyntaxError> {
+        let found = pattern.captures(&self.source[self.at..]).ok_or_else(|| self.error(self.at, expected))?;
         self.at += found[0].len();
         Ok(found)
     }
@@ -271,9 +277,9 @@ impl<'a> PathParser<'a> {
         const FORMS: &str = "a condition such as `[2]`, `[@type]`, `[@type='x']` or `[name='x']`";
         let start = self.at;
         let found = self.take(&CONDITION, FORMS)?;
-        let wrong = || self.error(start, FORMS);
+        let form_error = || self.error(start, FORMS);
         if let Some(position) = found.name("position") {
-            return position.as_str().parse().map(Condition::Position).map_err(|_| wrong());
+            return position.as_str().parse().map(Condition::Position).map_err(|_| form_error());
         }
         let name = self.name(start, &found)?;
         let value =
@@ -281,7 +287,7 @@ impl<'a> PathParser<'a> {
         match (found.name("at"), value) {
             (Some(_), value) => Ok(Condition::Attribute(name, value)),
             (None, Some(value)) => Ok(Condition::Child(name, value)),
-            (None, None) => Err(wrong()),
+            (None, None) => Err(form_error()),
         }
     }
 

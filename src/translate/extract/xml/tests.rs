@@ -193,22 +193,22 @@ fn a_dtd_without_entities_is_skipped() {
         "[<!-- ' <!ENTITY x 'y'> --><!ATTLIST a b CDATA \"]>'\"> %more; <?c '?>] ",
         "[]",
     ] {
-        let begin = format!("<?xml version='1.0'?><!-- é --><!DOCTYPE a {dtd}>\n");
-        check(&format!("{begin}<a>é<b/></a>"), Ok(r##"{"b":"","#text":"é"}"##));
-        let line = begin.matches('\n').count() + 1;
-        check(&format!("{begin}<a>&x;</a>"), Err(&format!("line {line}, column 4: ")));
-        check(&format!("{begin}{}", "<a>".repeat(1000)), Err("at most 60 nested elements"));
+        let prolog = format!("<?xml version='1.0'?><!-- é --><!DOCTYPE a {dtd}>\n");
+        check(&format!("{prolog}<a>é<b/></a>"), Ok(r##"{"b":"","#text":"é"}"##));
+        let line = prolog.matches('\n').count() + 1;
+        check(&format!("{prolog}<a>&x;</a>"), Err(&format!("line {line}, column 4: ")));
+        check(&format!("{prolog}{}", "<a>".repeat(1000)), Err("at most 60 nested elements"));
     }
     check("<a><![CDATA[<!DOCTYPE b>]]></a>", Ok(r#""<!DOCTYPE b>""#));
     check("<a/><!DOCTYPE a>", Err("invalid XML: "));
 }
 
 #[track_caller]
-fn is_quick(text: &str) {
+fn assert_quick(text: &str) {
     let started = Instant::now();
     let _ = Xml::default().extract(text);
-    let took = started.elapsed();
-    assert!(took < Duration::from_secs(20), "{took:?} for {} bytes", text.len());
+    let elapsed = started.elapsed();
+    assert!(elapsed < Duration::from_secs(20), "{elapsed:?} for {} bytes", text.len());
 }
 
 const LARGE: usize = 1 << 20;
@@ -220,9 +220,9 @@ fn deep_wide_and_long_documents_end_soon() {
     check(&format!("<a>{}</a>", "<b/>".repeat(1_000_001)), Err("at most 1000000 elements"));
     let attributes: String = (0..LARGE / 12).map(|index| format!(" a{index}=''")).collect();
     check(&format!("<a{attributes}/>"), Err("at most 250 attributes"));
-    let spaces: String = (0..99).map(|index| format!(" xmlns:a{index}\n  = 'u{index}'")).collect();
+    let namespaces: String = (0..99).map(|index| format!(" xmlns:a{index}\n  = 'u{index}'")).collect();
     let rows = "<b xmlns:z=''/>".repeat(100_000);
-    check(&format!("<a{spaces}>{rows}</a>"), Err("at most 50000000 comparisons of namespaces"));
+    check(&format!("<a{namespaces}>{rows}</a>"), Err("at most 50000000 comparisons of namespaces"));
     check(&"=<".repeat(4 * LARGE), Err("expected an XML document"));
     check(&format!("<a>{}", "=".repeat(4 * LARGE)), Err("characters `<` and `=`"));
 }
@@ -230,14 +230,14 @@ fn deep_wide_and_long_documents_end_soon() {
 #[test]
 fn documents_at_the_limits_are_parsed_in_time() {
     let attributes: String = (0..250).map(|index| format!(" a{index}=''")).collect();
-    is_quick(&format!("<a>{}</a>", format!("<b{attributes}/>").repeat(LARGE / attributes.len())));
-    is_quick(&format!("<a xmlns='urn:a' xmlns:x='urn:x'>{}</a>", "<b xmlns=''/>".repeat(LARGE / 13)));
+    assert_quick(&format!("<a>{}</a>", format!("<b{attributes}/>").repeat(LARGE / attributes.len())));
+    assert_quick(&format!("<a xmlns='urn:a' xmlns:x='urn:x'>{}</a>", "<b xmlns=''/>".repeat(LARGE / 13)));
     let nested = format!("{}{}", "<n>".repeat(50), "</n>".repeat(50));
-    is_quick(&format!("<a>{}</a>", nested.repeat(LARGE / nested.len())));
-    is_quick(&format!("<a>{}</a>", "&amp;".repeat(LARGE / 5)));
-    is_quick(&format!("<a>{}</a>", "<![CDATA[x]]>".repeat(LARGE / 13)));
-    is_quick(&format!("<a>{}</a>", "<!-- x -->x".repeat(LARGE / 11)));
-    is_quick(&format!("<a>{}", "<!--".repeat(LARGE / 4)));
-    is_quick(&format!("<a {}", "x\"".repeat(LARGE / 4)));
-    is_quick(&format!("<a>{}", "<b x=\"".repeat(100_000)));
+    assert_quick(&format!("<a>{}</a>", nested.repeat(LARGE / nested.len())));
+    assert_quick(&format!("<a>{}</a>", "&amp;".repeat(LARGE / 5)));
+    assert_quick(&format!("<a>{}</a>", "<![CDATA[x]]>".repeat(LARGE / 13)));
+    assert_quick(&format!("<a>{}</a>", "<!-- x -->x".repeat(LARGE / 11)));
+    assert_quick(&format!("<a>{}", "<!--".repeat(LARGE / 4)));
+    assert_quick(&format!("<a {}", "x\"".repeat(LARGE / 4)));
+    assert_quick(&format!("<a>{}", "<b x=\"".repeat(100_000)));
 }

@@ -72,8 +72,8 @@ impl CredentialsSection {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         let entries = section.value.node.as_map().unwrap_or_default();
         // An unknown key is reported as unknown, not as a second method.
-        let mut known = entries.iter().filter(|entry| Self::keys().get(&entry.key.text).is_some());
-        match known.nth(1) {
+        let mut methods = entries.iter().filter(|entry| Self::keys().get(&entry.key.text).is_some());
+        match methods.nth(1) {
             None if entries.is_empty() => {
                 let help = format!("write one of {}", quoted_list(Self::keys().names()));
                 Err(section.missing("`credentials` has no method".to_owned(), &help))
@@ -81,8 +81,8 @@ impl CredentialsSection {
             None => Ok(()),
             Some(Entry { key, .. }) => {
                 let message = format!("only one of these methods can be used, found `{}` as well", key.text);
-                let at = Code::ConflictingKeys.at_span(key.span);
-                Err(section.reject_at(at, &message, "remove one of the two"))
+                let code = Code::ConflictingKeys.at_span(key.span);
+                Err(section.reject_at(code, &message, "remove one of the two"))
             }
         }
     }
@@ -109,7 +109,7 @@ fn read_user(value: &Cursor<'_>) -> Checked<String> {
 fn read_bearer(value: &Cursor<'_>) -> Checked<Option<AuthSettings>> {
     let (context, span) = (value.context, value.node.span);
     let text = text_of(value)?;
-    let (file, token) = if let Some(path) = text.strip_prefix("file:") {
+    let (file_path, token) = if let Some(path) = text.strip_prefix("file:") {
         // The file is read now only to check it. The HTTP client reads it again for requests.
         let (path, token) = expansion::read_unwatched_file(context, span, path)?;
         (Some(path), token)
@@ -128,7 +128,7 @@ fn read_bearer(value: &Cursor<'_>) -> Checked<Option<AuthSettings>> {
         let message = "the token is empty, or contains white space or characters that are not ASCII";
         return value.reject(Invalid::without_value(message, help));
     };
-    Ok(Some(file.map_or(AuthSettings::Bearer(bearer), AuthSettings::BearerFile)))
+    Ok(Some(file_path.map_or(AuthSettings::Bearer(bearer), AuthSettings::BearerFile)))
 }
 
 /// Secret string. `Debug` does not show it.

@@ -91,11 +91,12 @@ impl FromText for EndpointUrl {
 impl OAuthSettings {
     /// Rejects parameters that other keys of the section set.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        const OWN: [&str; 5] = ["grant_type", "client_id", "client_secret", "scope", "audience"];
+        const RESERVED: [&str; 5] = ["grant_type", "client_id", "client_secret", "scope", "audience"];
         let parameters = section.entry("parameters").and_then(|entry| entry.value.as_map());
-        let own = parameters.unwrap_or_default().iter().filter(|entry| OWN.contains(&&*entry.key.text));
+        let reserved =
+            parameters.unwrap_or_default().iter().filter(|entry| RESERVED.contains(&&*entry.key.text));
         let mut checked = Ok(());
-        for Entry { key, .. } in own {
+        for Entry { key, .. } in reserved {
             let message = format!("the parameter `{}` is reserved: another key sets it", key.text);
             let code = Code::ReservedName.at_span(key.span);
             checked = Err(section.reject_at(code, &message, "use that key, or remove it"));
@@ -129,8 +130,8 @@ impl OAuthSettings {
         match self.client_auth_method {
             ClientAuthMethod::ClientSecretBasic => {
                 // Id and secret are form-encoded first (RFC 6749, section 2.3.1).
-                let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
-                let pair = STANDARD.encode(format!("{}:{}", encoded(&id), encoded(secret)));
+                let form_encode = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
+                let pair = STANDARD.encode(format!("{}:{}", form_encode(&id), form_encode(secret)));
                 headers.insert(header::AUTHORIZATION, secret_header(&format!("Basic {pair}")));
             }
             ClientAuthMethod::ClientSecretPost => {
@@ -198,12 +199,12 @@ fn seconds(value: &Value) -> Option<Duration> {
 
 /// The error code of the response, if the code is registered.
 fn error_code(body: &Value) -> &'static str {
-    const KNOWN: &str = "`invalid_request` `invalid_client` `invalid_grant` `unauthorized_client` \
+    const REGISTERED_CODES: &str = "`invalid_request` `invalid_client` `invalid_grant` `unauthorized_client` \
                          `unsupported_grant_type` `invalid_scope` `invalid_target` `access_denied` \
                          `temporarily_unavailable`";
     let Some(code) = body.get("error").and_then(Value::as_str) else { return "no error code" };
-    let known = KNOWN.split(' ').find(|known| known.trim_matches('`') == code);
-    known.unwrap_or("an unregistered error code")
+    let registered = REGISTERED_CODES.split(' ').find(|registered| registered.trim_matches('`') == code);
+    registered.unwrap_or("an unregistered error code")
 }
 
 #[cfg(test)]
@@ -247,11 +248,11 @@ mod tests {
         let response = UpstreamResponse::new(status, HeaderMap::new(), body.to_owned().into());
         match (parse_token_response(&response), expected) {
             (Ok(issued), Ok(seconds)) => assert_eq!(issued.lifetime, Duration::from_secs(seconds)),
-            (Err(error), Err(words)) => {
-                let text = error.to_string();
-                assert!(text.contains(words) && !text.contains("s3cr3t"), "{text}");
+            (Err(error), Err(part)) => {
+                let message = error.to_string();
+                assert!(message.contains(part) && !message.contains("s3cr3t"), "{message}");
             }
-            (Ok(_), Err(words)) => panic!("expected {words:?}, found a token"),
+            (Ok(_), Err(part)) => panic!("expected {part:?}, found a token"),
             (Err(error), Ok(_)) => panic!("{error}"),
         }
     }

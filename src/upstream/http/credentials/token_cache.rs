@@ -66,11 +66,11 @@ struct State {
 #[derive(Debug)]
 struct CachedToken {
     credential: Credential,
-    since: Instant,
-    renewed_from: Instant,
-    sent_until: Instant,
+    received_at: Instant,
+    renew_at: Instant,
+    usable_until: Instant,
     /// Whether the upstream has accepted the token.
-    accepted: bool,
+    was_accepted: bool,
 }
 
 impl TokenCache {
@@ -88,8 +88,8 @@ impl TokenCache {
         let in_flight = {
             let mut state = self.state.lock();
             let now = Instant::now();
-            if let Some(cached) = state.cached.as_ref().filter(|cached| now < cached.sent_until) {
-                let (credential, is_renewal_due) = (cached.credential.clone(), now >= cached.renewed_from);
+            if let Some(cached) = state.cached.as_ref().filter(|cached| now < cached.usable_until) {
+                let (credential, is_renewal_due) = (cached.credential.clone(), now >= cached.renew_at);
                 if is_renewal_due {
                     // While the cached token is valid, no call waits for the next token or fails without it.
                     let _ = self.request_token(&mut state, context);
@@ -104,7 +104,7 @@ impl TokenCache {
     /// Records that the upstream accepted a token.
     pub(in crate::upstream::http) fn accepted(&self, credential: &Credential) {
         if let Some(cached) = &mut self.state.lock().cached {
-            cached.accepted |= cached.credential.value == credential.value;
+            cached.was_accepted |= cached.credential.value == credential.value;
         }
     }
 
@@ -120,7 +120,7 @@ impl TokenCache {
             if let Some(cached) = &state.cached
                 && cached.credential.value == rejected.value
             {
-                if !cached.accepted && cached.since.elapsed() < MIN_REPLACED_AGE {
+                if !cached.was_accepted && cached.received_at.elapsed() < MIN_REPLACED_AGE {
                     return Ok(None);
                 }
                 state.cached = None;
@@ -141,8 +141,10 @@ impl TokenCache {
             return Ok(in_flight.clone());
         }
         let now = Instant::now();
-        if let Some((failures, until, source)) = state.failures.clone().filter(|(_, until, _)| now < *until) {
-            return Err(Arc::new(CredentialError::Backoff { retry_after: until - now, failures, source }));
+        if let Some((failures, retry_at, source)) =
+            state.failures.clone().filter(|(_, retry_at, _)| now < *retry_at)
+        {
+            return Err(Arc::new(CredentialError::Backoff { retry_after: retry_at - now, failures, source }));
         }
         let (cache, request, context) = (self.clone(), (self.new_request.0)(), context.clone());
         let in_flight = SharedTask::spawn(async move {
@@ -168,15 +170,16 @@ impl TokenCache {
                 state.failures = None;
                 let credential = token.credential();
                 // A file has the same token until another program replaces it.
-                let same = state.cached.take().filter(|cached| cached.credential.value == credential.value);
+                let same_token =
+                    state.cached.take().filter(|cached| cached.credential.value == credential.value);
                 // Lifetimes are counted from the token request, because the token may have been issued at any
                 // time since then.
                 state.cached = Some(CachedToken {
                     credential: credential.clone(),
-                    since: Instant::now(),
-                    renewed_from: requested_at + lifetime - RENEWED_BEFORE.min(lifetime / 4),
-                    sent_until: requested_at + lifetime - CLOCK_SKEW.min(lifetime / 10),
-                    accepted: same.is_some_and(|cached| cached.accepted),
+                    received_at: Instant::now(),
+                    renew_at: requested_at + lifetime - RENEWED_BEFORE.min(lifetime / 4),
+                    usable_until: requested_at + lifetime - CLOCK_SKEW.min(lifetime / 10),
+                    was_accepted: same_token.is_some_and(|cached| cached.was_accepted),
                 });
                 debug!(%upstream, request_id, ?lifetime, "access token received");
                 Ok(credential)
@@ -188,9 +191,9 @@ impl TokenCache {
                     %upstream, request_id, failures, ?retry_in, error = %ErrorChain(&error),
                     "access token request failed"
                 );
-                let last = Arc::new(error);
-                state.failures = Some((failures, Instant::now() + retry_in, last.clone()));
-                Err(last)
+                let shared_error = Arc::new(error);
+                state.failures = Some((failures, Instant::now() + retry_in, shared_error.clone()));
+                Err(shared_error)
             }
         }
     }
@@ -208,22 +211,22 @@ pub(super) fn token_file(path: PathBuf, upstream: &UpstreamName) -> Arc<TokenCac
     TokenCache::new(upstream, FILE_LIFETIME, move || {
         let path = path.clone();
         // Reading may block for long, because the file may be on a network file system.
-        let read = tokio::task::spawn_blocking(move || read_token(&path));
-        Box::pin(async move { read.await.unwrap_or(Err(CredentialError::Lost)) })
+        let reading = tokio::task::spawn_blocking(move || read_token(&path));
+        Box::pin(async move { reading.await.unwrap_or(Err(CredentialError::Lost)) })
     })
 }
 
 fn read_token(path: &Path) -> Result<IssuedToken, CredentialError> {
-    let shown = path.to_string_lossy();
-    let invalid = |found: &str| CredentialError::File(format!("the file `{shown}` {found}"));
+    let displayed_path = path.to_string_lossy();
+    let file_error = |problem: &str| CredentialError::File(format!("the file `{displayed_path}` {problem}"));
     // Reading anything but a regular file might never end.
     if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        return Err(invalid("is not a file"));
+        return Err(file_error("is not a file"));
     }
-    let bytes = source_text::read_file(path, FILE_LIMIT_BYTES as u64).map_err(|error| invalid(&error))?;
+    let bytes = source_text::read_file(path, FILE_LIMIT_BYTES as u64).map_err(|error| file_error(&error))?;
     let token = str::from_utf8(&bytes).ok().and_then(|text| BearerToken::new(text.trim()));
     let no_token = "has no token: it is empty, or contains white space or invalid characters";
-    Ok(IssuedToken { token: token.ok_or_else(|| invalid(no_token))?, lifetime: FILE_LIFETIME })
+    Ok(IssuedToken { token: token.ok_or_else(|| file_error(no_token))?, lifetime: FILE_LIFETIME })
 }
 
 #[cfg(test)]
@@ -244,13 +247,13 @@ mod tests {
     impl Server {
         fn new() -> Self {
             let (requests, failing) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(false)));
-            let (count, fails) = (requests.clone(), failing.clone());
+            let (count, is_failing) = (requests.clone(), failing.clone());
             let tokens = TokenCache::new(&"legacy".parse().unwrap(), MAX_BACKOFF, move || {
                 let number = count.fetch_add(1, Ordering::SeqCst) + 1;
-                let fails = *fails.lock();
+                let is_failing = *is_failing.lock();
                 Box::pin(async move {
                     tokio::time::sleep(SECOND).await;
-                    match fails {
+                    match is_failing {
                         true => Err(CredentialError::NoToken("nothing")),
                         false => Ok(IssuedToken {
                             token: BearerToken::new(&format!("token-{number}")).unwrap(),
@@ -266,16 +269,16 @@ mod tests {
             self.requests.load(Ordering::SeqCst)
         }
 
-        fn fails(&self, fails: bool) {
-            *self.failing.lock() = fails;
+        fn set_failing(&self, is_failing: bool) {
+            *self.failing.lock() = is_failing;
         }
 
         async fn credential_text(&self) -> String {
-            shown(self.tokens.credential(&CallContext::default()).await)
+            describe(self.tokens.credential(&CallContext::default()).await)
         }
     }
 
-    fn shown(outcome: TokenResult) -> String {
+    fn describe(outcome: TokenResult) -> String {
         match outcome {
             Ok(credential) => credential.value.to_str().unwrap().replace("Bearer ", ""),
             Err(error) => error.to_string(),
@@ -320,7 +323,7 @@ mod tests {
     async fn a_good_token_is_used_while_its_server_fails() {
         let server = Server::new();
         server.credential_text().await;
-        server.fails(true);
+        server.set_failing(true);
         tokio::time::advance(80 * SECOND).await;
         for _ in 0..3 {
             assert_eq!(server.credential_text().await, "token-1");
@@ -333,17 +336,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_failing_token_server_gets_fewer_and_fewer_requests() {
         let server = Server::new();
-        server.fails(true);
+        server.set_failing(true);
         assert!(server.credential_text().await.contains("responded nothing"));
-        let resting = server.credential_text().await;
-        assert!(resting.contains("sent in 1s, after 1 failures"), "{resting}");
+        let message = server.credential_text().await;
+        assert!(message.contains("sent in 1s, after 1 failures"), "{message}");
         for _ in 0..1000 {
             tokio::time::sleep(SECOND).await;
             server.credential_text().await;
         }
         // 1, 2, 4, … 32 seconds, and then about one a minute.
         assert!((15..25).contains(&server.token_requests()), "{}", server.token_requests());
-        server.fails(false);
+        server.set_failing(false);
         tokio::time::sleep(MAX_BACKOFF).await;
         assert!(server.credential_text().await.starts_with("token-"));
     }
@@ -359,7 +362,7 @@ mod tests {
             server.tokens.replace_rejected(&first, &context)
         );
         for other in [one, two, server.tokens.replace_rejected(&first, &CallContext::default()).await] {
-            assert_eq!(shown(other.map(Option::unwrap)), "token-2");
+            assert_eq!(describe(other.map(Option::unwrap)), "token-2");
         }
         assert_eq!(server.token_requests(), 2);
     }
@@ -378,29 +381,29 @@ mod tests {
     async fn a_silent_server_times_out() {
         let tokens =
             TokenCache::new(&"legacy".parse().unwrap(), MAX_BACKOFF, || Box::pin(std::future::pending()));
-        assert!(shown(tokens.credential(&CallContext::default()).await).contains("within 10s"));
+        assert!(describe(tokens.credential(&CallContext::default()).await).contains("within 10s"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_token_request_that_panics_is_repeated() {
-        let panics = Mutex::new(true);
+        let should_panic = Mutex::new(true);
         let tokens = TokenCache::new(&"legacy".parse().unwrap(), MAX_BACKOFF, move || {
-            let panics = std::mem::take(&mut *panics.lock());
+            let should_panic = std::mem::take(&mut *should_panic.lock());
             Box::pin(async move {
-                assert!(!panics, "as the test wants it");
+                assert!(!should_panic, "as the test wants it");
                 Ok(IssuedToken { token: BearerToken::new("token").unwrap(), lifetime: SECOND })
             })
         });
-        assert!(shown(tokens.credential(&CallContext::default()).await).contains("ended without a token"));
-        assert_eq!(shown(tokens.credential(&CallContext::default()).await), "token");
+        assert!(describe(tokens.credential(&CallContext::default()).await).contains("ended without a token"));
+        assert_eq!(describe(tokens.credential(&CallContext::default()).await), "token");
     }
 
-    struct TokenFolder(PathBuf);
+    struct TokenFile(PathBuf);
 
-    impl TokenFolder {
+    impl TokenFile {
         fn new(name: &str) -> Self {
-            let place = std::env::temp_dir().join(format!("glossator-token-{name}-{}", std::process::id()));
-            Self(place)
+            let path = std::env::temp_dir().join(format!("glossator-token-{name}-{}", std::process::id()));
+            Self(path)
         }
 
         fn write(&self, text: &str) {
@@ -408,74 +411,77 @@ mod tests {
         }
     }
 
-    impl Drop for TokenFolder {
+    impl Drop for TokenFile {
         fn drop(&mut self) {
             let _ = std::fs::remove_file(&self.0);
         }
     }
 
-    fn token_file(place: &TokenFolder) -> Arc<TokenCache> {
-        super::token_file(place.0.clone(), &"legacy".parse().unwrap())
+    fn token_file(file: &TokenFile) -> Arc<TokenCache> {
+        super::token_file(file.0.clone(), &"legacy".parse().unwrap())
     }
 
-    async fn token(file: &Arc<TokenCache>) -> String {
-        shown(file.credential(&CallContext::default()).await)
+    async fn token(cache: &Arc<TokenCache>) -> String {
+        describe(cache.credential(&CallContext::default()).await)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_token_file_is_read_again_after_a_change() {
-        let place = TokenFolder::new("anew");
-        let file = token_file(&place);
-        place.write(" first\n");
-        assert_eq!(token(&file).await, "first");
-        place.write("second");
-        assert_eq!(token(&file).await, "first");
+        let file = TokenFile::new("anew");
+        let cache = token_file(&file);
+        file.write(" first\n");
+        assert_eq!(token(&cache).await, "first");
+        file.write("second");
+        assert_eq!(token(&cache).await, "first");
         tokio::time::advance(FILE_LIFETIME).await;
-        assert_eq!(token(&file).await, "second");
-        std::fs::remove_file(&place.0).unwrap();
-        assert_eq!(token(&file).await, "second");
+        assert_eq!(token(&cache).await, "second");
+        std::fs::remove_file(&file.0).unwrap();
+        assert_eq!(token(&cache).await, "second");
         tokio::time::advance(FILE_LIFETIME).await;
-        let found = token(&file).await;
+        let found = token(&cache).await;
         assert!(found.contains("does not exist"), "{found}: an old token is not used for want of a new one");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_rejected_token_is_replaced_at_once_by_another() {
-        let (place, context) = (TokenFolder::new("refused"), CallContext::default());
-        let file = token_file(&place);
-        place.write("first");
-        let first = file.credential(&context).await.unwrap();
-        file.accepted(&first);
-        assert!(file.replace_rejected(&first, &context).await.unwrap().is_none(), "it is the same as before");
-        file.accepted(&first);
-        place.write("second");
-        assert_eq!(file.replace_rejected(&first, &context).await.unwrap().unwrap().value, "Bearer second");
-        assert_eq!(token(&file).await, "second");
+        let (file, context) = (TokenFile::new("refused"), CallContext::default());
+        let cache = token_file(&file);
+        file.write("first");
+        let first = cache.credential(&context).await.unwrap();
+        cache.accepted(&first);
+        assert!(
+            cache.replace_rejected(&first, &context).await.unwrap().is_none(),
+            "it is the same as before"
+        );
+        cache.accepted(&first);
+        file.write("second");
+        assert_eq!(cache.replace_rejected(&first, &context).await.unwrap().unwrap().value, "Bearer second");
+        assert_eq!(token(&cache).await, "second");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_token_file_that_appears_late_is_read_soon() {
-        let place = TokenFolder::new("late");
-        let file = token_file(&place);
+        let file = TokenFile::new("late");
+        let cache = token_file(&file);
         for _ in 0..100 {
-            assert!(!token(&file).await.contains("late-token"));
+            assert!(!token(&cache).await.contains("late-token"));
             tokio::time::advance(SECOND).await;
         }
-        place.write("late-token");
+        file.write("late-token");
         tokio::time::advance(FILE_LIFETIME).await;
-        assert_eq!(token(&file).await, "late-token");
+        assert_eq!(token(&cache).await, "late-token");
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_invalid_token_is_not_sent() {
-        let place = TokenFolder::new("none");
+        let file = TokenFile::new("none");
         for text in ["", " \n", "two words", "a\nb"] {
-            place.write(text);
-            let found = token(&token_file(&place)).await;
+            file.write(text);
+            let found = token(&token_file(&file)).await;
             assert!(found.contains("has no token") && !found.contains("two words"), "{found}");
         }
-        place.write(&"x".repeat(20_000));
-        assert!(token(&token_file(&place)).await.contains("is longer than 16KiB"));
+        file.write(&"x".repeat(20_000));
+        assert!(token(&token_file(&file)).await.contains("is longer than 16KiB"));
         let folder = super::token_file(std::env::temp_dir(), &"legacy".parse().unwrap());
         assert!(token(&folder).await.contains("is not a file"));
     }

@@ -72,17 +72,17 @@ impl Endpoints {
 
 async fn check_all(endpoints: Weak<Endpoints>, settings: HealthCheckSettings) {
     loop {
-        let Some(all) = endpoints.upgrade() else { return };
-        let known = all.known().await.unwrap_or_default();
-        drop(all);
-        join_all(known.iter().map(|entry| check_one(&endpoints, &entry.endpoint, &settings))).await;
-        drop(known);
+        let Some(upgraded) = endpoints.upgrade() else { return };
+        let entries = upgraded.known().await.unwrap_or_default();
+        drop(upgraded);
+        join_all(entries.iter().map(|entry| check_one(&endpoints, &entry.endpoint, &settings))).await;
+        drop(entries);
         sleep(jitter(settings.interval)).await;
     }
 }
 
 async fn check_one(endpoints: &Weak<Endpoints>, endpoint: &Endpoint, settings: &HealthCheckSettings) {
-    let outcome = timeout(settings.timeout, check(endpoint, &settings.path)).await;
+    let outcome = timeout(settings.timeout, send_check(endpoint, &settings.path)).await;
     let outcome = outcome.unwrap_or_else(|_| Err("no response in time".into()));
     if let Err(error) = &outcome {
         debug!(address = %endpoint.connections.address, error = %ErrorChain(&**error), "health check failed");
@@ -93,13 +93,13 @@ async fn check_one(endpoints: &Weak<Endpoints>, endpoint: &Endpoint, settings: &
     }
 }
 
-async fn check(endpoint: &Endpoint, path: &PathAndQuery) -> Result<(), BoxError> {
+async fn send_check(endpoint: &Endpoint, path: &PathAndQuery) -> Result<(), BoxError> {
     let ConnectionPool { settings, address, .. } = &*endpoint.connections;
-    let named = |failure: Failure| failure.into_error(&settings.name);
+    let to_error = |failure: Failure| failure.into_error(&settings.name);
     let request = HttpRequest::get(PathBase::UpstreamUrl, path.clone());
-    let request = request_to(settings, address, &request).map_err(named)?;
+    let request = request_to(settings, address, &request).map_err(to_error)?;
     let response = endpoint.connections.send(request.map(full_body), &CallContext::default()).await;
-    let response = response.map_err(|(failure, _)| named(failure))?;
+    let response = response.map_err(|(failure, _)| to_error(failure))?;
     let status = response.status();
     let body = Limited::new(response.into_body(), BODY_LIMIT_BYTES).collect().await;
     if let Err(error) = body

@@ -56,11 +56,11 @@ impl Endpoints {
     /// if they are configured.
     pub(super) fn new(settings: Arc<HttpSettings>, lookup: Lookup) -> Arc<Self> {
         let has_names = settings.addresses().any(|address| address.name().is_some());
-        let known = settings.addresses().filter(|address| address.name().is_none()).take(ADDRESS_LIMIT);
+        let addresses = settings.addresses().filter(|address| address.name().is_none()).take(ADDRESS_LIMIT);
         let endpoint = |address| Endpoint::new(&settings, address, address.ip());
-        let known = known.map(|address| Entry { endpoint: endpoint(address), last_resort: false });
+        let entries = addresses.map(|address| Entry { endpoint: endpoint(address), last_resort: false });
         let endpoints = Arc::new(Self {
-            current: ArcSwap::from_pointee(known.collect()),
+            current: ArcSwap::from_pointee(entries.collect()),
             dns: has_names.then(|| resolve::DnsCache::new(lookup)),
             settings,
             health_checks: OnceLock::new(),
@@ -102,8 +102,8 @@ impl Endpoints {
     fn pick_other(&self, failed: &InFlightRequest) -> Option<InFlightRequest> {
         let endpoints = self.current.load();
         // The only endpoint is never recorded in `tried`.
-        let is_new = |rank: Rank| !rank.is_ejected && !rank.is_tried;
-        let endpoint = pick(&endpoints, &failed.tried, is_new).filter(|_| endpoints.len() > 1)?;
+        let is_eligible = |rank: Rank| !rank.is_ejected && !rank.is_tried;
+        let endpoint = pick(&endpoints, &failed.tried, is_eligible).filter(|_| endpoints.len() > 1)?;
         failed.tried.add(endpoint.id);
         Some(InFlightRequest::new(endpoint, false, &failed.tried, failed.deadline, &failed.context))
     }

@@ -73,7 +73,7 @@ pub(super) struct EndpointCondition {
     is_probing: bool,
     /// Failed health checks since the last success.
     failed_checks: u32,
-    unhealthy: bool,
+    is_unhealthy: bool,
 }
 
 /// Change of state that is logged.
@@ -88,7 +88,7 @@ pub(super) enum StateChange {
 impl EndpointCondition {
     pub(super) fn state(&self, now: Instant) -> EndpointState {
         match self.ejected_until {
-            _ if self.unhealthy => EndpointState::Unhealthy,
+            _ if self.is_unhealthy => EndpointState::Unhealthy,
             None => EndpointState::Healthy,
             Some(until) if now < until => EndpointState::Ejected { remaining: until - now },
             Some(_) => EndpointState::Probing,
@@ -120,9 +120,11 @@ impl EndpointCondition {
             return None;
         }
         self.failures = self.failures.saturating_add(1);
-        let beyond = self.failures.checked_sub(limit)?;
-        let ejection_time =
-            settings.base_ejection_time.saturating_mul(1 << beyond.min(16)).min(settings.max_ejection_time);
+        let excess_failures = self.failures.checked_sub(limit)?;
+        let ejection_time = settings
+            .base_ejection_time
+            .saturating_mul(1 << excess_failures.min(16))
+            .min(settings.max_ejection_time);
         self.ejected_until = Some(now + ejection_time);
         Some(StateChange::Ejected(ejection_time))
     }
@@ -131,12 +133,12 @@ impl EndpointCondition {
     pub(super) fn record_check(&mut self, passed: bool, unhealthy_threshold: u32) -> Option<StateChange> {
         if passed {
             self.failed_checks = 0;
-            return std::mem::take(&mut self.unhealthy).then_some(StateChange::Healthy);
+            return std::mem::take(&mut self.is_unhealthy).then_some(StateChange::Healthy);
         }
         self.failed_checks = self.failed_checks.saturating_add(1);
-        let now_unhealthy = !self.unhealthy && self.failed_checks >= unhealthy_threshold;
-        self.unhealthy |= now_unhealthy;
-        now_unhealthy.then_some(StateChange::Unhealthy)
+        let becomes_unhealthy = !self.is_unhealthy && self.failed_checks >= unhealthy_threshold;
+        self.is_unhealthy |= becomes_unhealthy;
+        becomes_unhealthy.then_some(StateChange::Unhealthy)
     }
 }
 

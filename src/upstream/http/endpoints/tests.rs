@@ -22,29 +22,29 @@ use crate::upstream::http::HttpUpstream;
 use crate::upstream::http::connection::full_body;
 use crate::upstream::{Deadline, UpstreamCall, UpstreamError};
 
-const BAD: Result<StatusCode, &Failure> = Ok(StatusCode::BAD_GATEWAY);
+const BAD_GATEWAY: Result<StatusCode, &Failure> = Ok(StatusCode::BAD_GATEWAY);
 
 /// Server that responds with its own name, and reports how many connections to it are open.
 async fn server(name: &'static str) -> (std::net::SocketAddr, watch::Receiver<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (open, opened) = watch::channel(0);
-    let open = Arc::new(open);
+    let (count_sender, count_receiver) = watch::channel(0);
+    let count_sender = Arc::new(count_sender);
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            open.send_modify(|count| *count += 1);
-            let open = open.clone();
+            count_sender.send_modify(|count| *count += 1);
+            let count_sender = count_sender.clone();
             tokio::spawn(async move {
                 let mut buffer = [0; 4096];
                 while let Ok(1..) = stream.read(&mut buffer).await {
                     let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{name}", name.len());
                     stream.write_all(response.as_bytes()).await.unwrap();
                 }
-                open.send_modify(|count| *count -= 1);
+                count_sender.send_modify(|count| *count -= 1);
             });
         }
     });
-    (address, opened)
+    (address, count_receiver)
 }
 
 /// Fake DNS records, to be changed by a test, and a counter of lookups.
@@ -85,7 +85,7 @@ fn upstream(records: &FakeDns, dns_refresh_interval: Duration) -> HttpUpstream {
     )
 }
 
-async fn lookups(upstream: &HttpUpstream) -> Result<String, UpstreamError> {
+async fn fetch_body(upstream: &HttpUpstream) -> Result<String, UpstreamError> {
     let request = HttpRequest::get(PathBase::UpstreamUrl, PathAndQuery::from_static("/"));
     let upstream_call =
         UpstreamCall::new(request.into(), 100, Deadline::after(Duration::from_secs(20)), true);
@@ -99,7 +99,7 @@ async fn requests_spread_over_the_addresses_of_a_name() {
     let upstream = upstream(&records, Duration::from_secs(60));
     let mut counts = HashMap::new();
     for _ in 0..100 {
-        *counts.entry(lookups(&upstream).await.unwrap()).or_insert(0) += 1;
+        *counts.entry(fetch_body(&upstream).await.unwrap()).or_insert(0) += 1;
     }
     assert!(counts["a"] > 10 && counts["b"] > 10, "{counts:?}");
     assert_eq!(records.lookups(), 1);
@@ -127,7 +127,7 @@ async fn calls_and_passthrough_send_the_same_host_without_the_default_port() {
         hosts
     });
     let upstream = upstream(&records, Duration::from_secs(60));
-    lookups(&upstream).await.unwrap();
+    fetch_body(&upstream).await.unwrap();
     let request = http::Request::get("/").header("host", "proxy.test:80").body(full_body(Bytes::new()));
     upstream.stream(request.unwrap(), Instant::now() + Duration::from_secs(20)).await.unwrap();
     assert_eq!(hosts.await.unwrap(), ["host: old.test", "host: old.test"]);
@@ -135,17 +135,21 @@ async fn calls_and_passthrough_send_the_same_host_without_the_default_port() {
 
 #[tokio::test]
 async fn a_changed_record_is_seen_though_connections_are_kept_alive() {
-    let (records, (a, mut open), (b, _)) = (FakeDns::default(), server("a").await, server("b").await);
+    let (records, (a, mut open_connections), (b, _)) =
+        (FakeDns::default(), server("a").await, server("b").await);
     records.set(&[a]);
     // So short that it has expired at each request.
     let upstream = upstream(&records, Duration::from_nanos(1));
-    assert_eq!(lookups(&upstream).await.unwrap(), "a");
+    assert_eq!(fetch_body(&upstream).await.unwrap(), "a");
     records.set(&[b]);
-    assert_eq!(lookups(&upstream).await.unwrap(), "b");
-    tokio::time::timeout(Duration::from_secs(20), open.wait_for(|count| *count == 0)).await.unwrap().unwrap();
+    assert_eq!(fetch_body(&upstream).await.unwrap(), "b");
+    tokio::time::timeout(Duration::from_secs(20), open_connections.wait_for(|count| *count == 0))
+        .await
+        .unwrap()
+        .unwrap();
     records.set(&[]);
     assert_eq!(
-        lookups(&upstream).await.unwrap(),
+        fetch_body(&upstream).await.unwrap(),
         "b",
         "what was true a moment ago is the best that is known"
     );
@@ -159,22 +163,23 @@ async fn a_name_is_looked_up_in_the_background_when_it_is_time() {
         Arc::new(HttpSettings { dns_refresh_interval: Duration::from_secs(30), ..settings }),
         Lookup::Scripted(records.clone()),
     );
-    let numbers = |text: &str| -> Vec<std::net::SocketAddr> { vec![text.parse().unwrap()] };
-    records.set(&numbers("10.0.0.1:80"));
-    let known = async || endpoints.known().await.unwrap()[0].endpoint.connections.at.unwrap().to_string();
-    assert_eq!(known().await, "10.0.0.1:80");
-    records.set(&numbers("10.0.0.2:80"));
+    let addresses = |text: &str| -> Vec<std::net::SocketAddr> { vec![text.parse().unwrap()] };
+    records.set(&addresses("10.0.0.1:80"));
+    let first_address =
+        async || endpoints.known().await.unwrap()[0].endpoint.connections.at.unwrap().to_string();
+    assert_eq!(first_address().await, "10.0.0.1:80");
+    records.set(&addresses("10.0.0.2:80"));
     tokio::time::advance(Duration::from_secs(29)).await;
-    assert_eq!((known().await.as_str(), records.lookups()), ("10.0.0.1:80", 1));
+    assert_eq!((first_address().await.as_str(), records.lookups()), ("10.0.0.1:80", 1));
     tokio::time::advance(Duration::from_secs(2)).await;
-    assert_eq!(known().await, "10.0.0.1:80", "nobody waits for it");
+    assert_eq!(first_address().await, "10.0.0.1:80", "nobody waits for it");
     while records.lookups() < 2 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(known().await, "10.0.0.2:80");
-    records.set(&numbers("10.0.0.3:80"));
+    assert_eq!(first_address().await, "10.0.0.2:80");
+    records.set(&addresses("10.0.0.3:80"));
     tokio::time::advance(Duration::from_secs(61)).await;
-    assert_eq!(known().await, "10.0.0.3:80", "nobody asked for so long that what was known is old");
+    assert_eq!(first_address().await, "10.0.0.3:80", "nobody asked for so long that what was known is old");
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,7 +187,7 @@ async fn a_failed_lookup_is_an_error_and_cached() {
     let records = FakeDns::default();
     let upstream = upstream(&records, Duration::from_secs(30));
     for _ in 0..10 {
-        let error = lookups(&upstream).await.unwrap_err();
+        let error = fetch_body(&upstream).await.unwrap_err();
         assert!(matches!(error, UpstreamError { failure: Failure::Connect(_), .. }), "{error}");
         assert_eq!(std::error::Error::source(&error.failure).unwrap().to_string(), "no such name");
     }
@@ -190,7 +195,7 @@ async fn a_failed_lookup_is_an_error_and_cached() {
     let (address, _) = server("a").await;
     records.set(&[address]);
     tokio::time::advance(Duration::from_secs(2)).await;
-    assert_eq!(lookups(&upstream).await.unwrap(), "a");
+    assert_eq!(fetch_body(&upstream).await.unwrap(), "a");
 }
 
 /// Endpoints at these IP addresses.
@@ -206,7 +211,7 @@ fn endpoints(addresses: &[&str]) -> Arc<Endpoints> {
     Endpoints::new(Arc::new(settings), Lookup::System)
 }
 
-async fn picked(endpoints: &Arc<Endpoints>, tried: &AttemptedEndpoints) -> InFlightRequest {
+async fn pick_endpoint(endpoints: &Arc<Endpoints>, tried: &AttemptedEndpoints) -> InFlightRequest {
     let deadline = Instant::now() + Duration::from_secs(1);
     endpoints.pick(tried, deadline, &CallContext::default()).await.unwrap()
 }
@@ -216,7 +221,7 @@ async fn the_less_loaded_of_two_endpoints_is_picked() {
     let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2"]);
     let mut in_flight_requests = Vec::new();
     for _ in 0..10 {
-        in_flight_requests.push(picked(&endpoints, &AttemptedEndpoints::default()).await);
+        in_flight_requests.push(pick_endpoint(&endpoints, &AttemptedEndpoints::default()).await);
     }
     assert!(endpoints.view().iter().all(|one| one.in_flight == 5), "{:?}", endpoints.view());
     drop(in_flight_requests);
@@ -226,18 +231,18 @@ async fn the_less_loaded_of_two_endpoints_is_picked() {
 #[tokio::test(start_paused = true)]
 async fn a_failing_endpoint_is_ejected_and_then_probed_by_one_call() {
     let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2"]);
-    let mut bad = picked(&endpoints, &AttemptedEndpoints::default()).await;
-    bad.record(BAD);
-    let bad = bad.endpoint.id;
+    let mut failing = pick_endpoint(&endpoints, &AttemptedEndpoints::default()).await;
+    failing.record(BAD_GATEWAY);
+    let failing_id = failing.endpoint.id;
     for _ in 0..20 {
-        assert_ne!(picked(&endpoints, &AttemptedEndpoints::default()).await.endpoint.id, bad);
+        assert_ne!(pick_endpoint(&endpoints, &AttemptedEndpoints::default()).await.endpoint.id, failing_id);
     }
     tokio::time::advance(Duration::from_secs(5)).await;
     let mut in_flight_requests = Vec::new();
     for _ in 0..20 {
-        in_flight_requests.push(picked(&endpoints, &AttemptedEndpoints::default()).await);
+        in_flight_requests.push(pick_endpoint(&endpoints, &AttemptedEndpoints::default()).await);
     }
-    assert_eq!(in_flight_requests.iter().filter(|in_flight| in_flight.endpoint.id == bad).count(), 1);
+    assert_eq!(in_flight_requests.iter().filter(|in_flight| in_flight.endpoint.id == failing_id).count(), 1);
     for in_flight in &mut in_flight_requests {
         in_flight.record(Ok(StatusCode::OK));
     }
@@ -248,12 +253,12 @@ async fn a_failing_endpoint_is_ejected_and_then_probed_by_one_call() {
 async fn all_endpoints_are_used_if_all_are_ejected() {
     let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2"]);
     for _ in 0..2 {
-        picked(&endpoints, &AttemptedEndpoints::default()).await.record(BAD);
+        pick_endpoint(&endpoints, &AttemptedEndpoints::default()).await.record(BAD_GATEWAY);
     }
-    let is_out = |one: &AddressView| matches!(one.state, EndpointState::Ejected { .. });
-    assert!(endpoints.view().iter().all(is_out));
+    let is_ejected = |one: &AddressView| matches!(one.state, EndpointState::Ejected { .. });
+    assert!(endpoints.view().iter().all(is_ejected));
     let tried = AttemptedEndpoints::default();
-    let (one, other) = (picked(&endpoints, &tried).await, picked(&endpoints, &tried).await);
+    let (one, other) = (pick_endpoint(&endpoints, &tried).await, pick_endpoint(&endpoints, &tried).await);
     assert_ne!(one.endpoint.id, other.endpoint.id);
 }
 
@@ -263,9 +268,9 @@ async fn an_attempt_that_follows_goes_to_another_address() {
     for _ in 0..20 {
         let tried = AttemptedEndpoints::default();
         let mut ids: Vec<_> = [
-            picked(&endpoints, &tried).await,
-            picked(&endpoints, &tried).await,
-            picked(&endpoints, &tried).await,
+            pick_endpoint(&endpoints, &tried).await,
+            pick_endpoint(&endpoints, &tried).await,
+            pick_endpoint(&endpoints, &tried).await,
         ]
         .iter()
         .map(|in_flight| in_flight.endpoint.id)
@@ -273,7 +278,7 @@ async fn an_attempt_that_follows_goes_to_another_address() {
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), 3);
-        let fourth = picked(&endpoints, &tried).await;
+        let fourth = pick_endpoint(&endpoints, &tried).await;
         assert!(endpoints.pick_other(&fourth).is_none());
     }
 }
@@ -281,9 +286,9 @@ async fn an_attempt_that_follows_goes_to_another_address() {
 #[tokio::test(start_paused = true)]
 async fn a_timed_out_request_is_a_failure_and_a_cancelled_one_is_not() {
     let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2"]);
-    drop(picked(&endpoints, &AttemptedEndpoints::default()).await);
+    drop(pick_endpoint(&endpoints, &AttemptedEndpoints::default()).await);
     assert!(endpoints.view().iter().all(|one| one.state == EndpointState::Healthy));
-    let in_flight = picked(&endpoints, &AttemptedEndpoints::default()).await;
+    let in_flight = pick_endpoint(&endpoints, &AttemptedEndpoints::default()).await;
     tokio::time::advance(Duration::from_secs(1)).await;
     drop(in_flight);
     assert_eq!(endpoints.view().iter().filter(|one| one.state != EndpointState::Healthy).count(), 1);
@@ -297,7 +302,7 @@ async fn the_other_address_family_is_used_if_the_first_is_ejected() {
     let endpoints = Endpoints::new(Arc::new(settings), Lookup::Scripted(records.clone()));
     for _ in 0..20 {
         assert!(
-            picked(&endpoints, &AttemptedEndpoints::default())
+            pick_endpoint(&endpoints, &AttemptedEndpoints::default())
                 .await
                 .endpoint
                 .connections
@@ -307,7 +312,7 @@ async fn the_other_address_family_is_used_if_the_first_is_ejected() {
         );
     }
     let tried = AttemptedEndpoints::default();
-    let first = picked(&endpoints, &tried).await;
+    let first = pick_endpoint(&endpoints, &tried).await;
     let other = endpoints.pick_other(&first).unwrap();
     assert!(
         first.endpoint.connections.at.unwrap().is_ipv6() && other.endpoint.connections.at.unwrap().is_ipv4()
@@ -317,7 +322,7 @@ async fn the_other_address_family_is_used_if_the_first_is_ejected() {
 #[tokio::test(start_paused = true)]
 async fn an_only_address_that_cannot_be_reached_is_tried_once() {
     let (endpoints, tried) = (endpoints(&["http://10.0.0.1"]), AttemptedEndpoints::default());
-    let in_flight = picked(&endpoints, &tried).await;
+    let in_flight = pick_endpoint(&endpoints, &tried).await;
     assert!(endpoints.pick_other(&in_flight).is_none());
 }
 

@@ -57,11 +57,11 @@ fn a_cell_under_no_name_is_not_assigned_to_another() {
     let stray = |text: &str| check(&under_header(), text, Err("found `n/a` between `"));
     stray(&routes("172.16.0.0   255.255.0.0     U          0  n/a        eth1"));
     stray(&routes("172.16.0.0   255.255.0.0     U             n/a      0  eth1"));
-    let good = routes("172.16.0.0   255.255.0.0     U        n/a     n/a  eth1");
+    let valid = routes("172.16.0.0   255.255.0.0     U        n/a     n/a  eth1");
     let row = |cells: [&'static str; 6]| cells;
     check_cells(
         &under_header(),
-        &good,
+        &valid,
         "Destination|Genmask|Flags|Metric|Use|Iface",
         &[
             &row(["0.0.0.0", "0.0.0.0", "UG", "100", "0", "eth0"]),
@@ -79,14 +79,14 @@ fn a_response_without_a_table_is_an_empty_list_if_configured() {
         columns: names,
         ..Columns::default()
     };
-    let from = || Columns { start_at: pattern("^NAME"), ..Columns::default() };
+    let with_start = || Columns { start_at: pattern("^NAME"), ..Columns::default() };
     let skip = || Columns { skip: 3, ..Columns::default() };
     let names = Some(vec!["a".to_owned(), "b".to_owned()]);
-    for columns in [under_header(), by_words("a b"), widths(None), widths(names), from(), skip()] {
+    for columns in [under_header(), by_words("a b"), widths(None), widths(names), with_start(), skip()] {
         check(&columns, " \r\n", Err("found an empty response"));
         check(&Columns { allow_empty: true, ..columns }, " \r\n", Ok("[]"));
     }
-    check(&Columns { allow_empty: true, ..from() }, "No volumes.\n", Ok("[]"));
+    check(&Columns { allow_empty: true, ..with_start() }, "No volumes.\n", Ok("[]"));
     check(&Columns { allow_empty: true, ..skip() }, "No volumes.\n", Ok("[]"));
     check(&Columns { allow_empty: true, ..under_header() }, "-----\n", Ok("[]"));
     check(&Columns { allow_empty: true, ..by_words("a b") }, "x\n", Err("expected 2 cells, found 1"));
@@ -95,7 +95,7 @@ fn a_response_without_a_table_is_an_empty_list_if_configured() {
 #[test]
 fn widths_are_in_characters_and_the_last_cell_is_the_rest() {
     let names = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
-    let given = |widths: &[usize], names: Option<Vec<String>>| Columns {
+    let with_widths = |widths: &[usize], names: Option<Vec<String>>| Columns {
         widths: Some(widths.to_vec()),
         columns: names,
         ..Columns::default()
@@ -103,9 +103,9 @@ fn widths_are_in_characters_and_the_last_cell_is_the_rest() {
     let expected =
         Ok(r#"[{"city":"Tromsø","temp":"-5","sky":"light snow"},{"city":"Bodø","temp":"","sky":""}]"#);
     let text = "Tromsø-5 light snow\r\nBodø\r\n";
-    check(&given(&[6, 3], names(&["city", "temp", "sky"])), text, expected);
-    check(&given(&[6, 3, 4], names(&["city", "temp", "sky"])), text, expected);
-    check(&given(&[4, 2], None), "CITYT\nOslo5 C\n", Ok(r#"[{"CITY":"Oslo","T":"5 C"}]"#));
+    check(&with_widths(&[6, 3], names(&["city", "temp", "sky"])), text, expected);
+    check(&with_widths(&[6, 3, 4], names(&["city", "temp", "sky"])), text, expected);
+    check(&with_widths(&[4, 2], None), "CITYT\nOslo5 C\n", Ok(r#"[{"CITY":"Oslo","T":"5 C"}]"#));
 }
 
 #[test]
@@ -146,19 +146,19 @@ fn a_header_has_what_the_fields_need_even_without_rows() {
         let string = FieldType::from(FieldKind::String);
         Typing::Fields(Fields::new(vec![Field { missing, ..Field::new(name, string) }]))
     };
-    let found = |text: &str, name: &str, missing| {
+    let extract = |text: &str, name: &str, missing| {
         under_header().extract(text, &typing(name, missing)).map(|value| value.to_string())
     };
     let line = "df: /x: No such file or directory";
-    let error = found(line, "Mounted on", OnMissing::Error).unwrap_err();
+    let error = extract(line, "Mounted on", OnMissing::Error).unwrap_err();
     assert!(
         error.to_string().contains("line 1: field `Mounted on` is missing: expected `Mounted on`"),
         "{error}"
     );
-    assert!(found(line, "Mounted on", OnMissing::Omit).is_err());
-    assert_eq!(found("Use% Mounted on\n", "Mounted on", OnMissing::Error).unwrap(), "[]");
-    assert!(found("A  B\n", "C", OnMissing::Error).is_err());
-    assert_eq!(found("A  B\n", "C", OnMissing::Omit).unwrap(), "[]");
+    assert!(extract(line, "Mounted on", OnMissing::Omit).is_err());
+    assert_eq!(extract("Use% Mounted on\n", "Mounted on", OnMissing::Error).unwrap(), "[]");
+    assert!(extract("A  B\n", "C", OnMissing::Error).is_err());
+    assert_eq!(extract("A  B\n", "C", OnMissing::Omit).unwrap(), "[]");
 }
 
 #[test]
@@ -262,8 +262,8 @@ fn lines_end_in_lf_or_cr_or_both() {
         let columns =
             Columns { skip: 1, start_at: pattern("AGE$"), stop_before: pattern("^$"), ..under_header() };
         check_cells(&columns, &table, "NAME|AGE", &[&["web", "1d"], &["db", "2d"]]);
-        let wrong = text(&["a b", "1 2", "3"]);
-        check(&Columns { skip: 1, ..by_words("a b") }, &wrong, Err("line 3: expected 2 cells, found 1"));
+        let ragged = text(&["a b", "1 2", "3"]);
+        check(&Columns { skip: 1, ..by_words("a b") }, &ragged, Err("line 3: expected 2 cells, found 1"));
     }
 }
 
@@ -282,13 +282,13 @@ fn an_error_in_the_last_line_names_the_option_that_ends_the_table() {
     let error =
         |columns: &Columns, text: &str| columns.extract(text, &Typing::Untyped).unwrap_err().to_string();
     let text = "NAME    SIZE  OWNER\na b        1  x\nc d       22  y\nTotal: 4 devices\n";
-    let found = error(&under_header(), text);
-    assert!(found.starts_with("line 4: ") && found.ends_with(hint), "{found}");
-    let found = error(&by_words("name size owner"), "a 1 x\nb 2 y\nTotal: 2\n");
+    let message = error(&under_header(), text);
+    assert!(message.starts_with("line 4: ") && message.ends_with(hint), "{message}");
+    let message = error(&by_words("name size owner"), "a 1 x\nb 2 y\nTotal: 2\n");
     let ragged = "; `ragged_rows` pads or skips such rows";
-    assert_eq!(found, format!("line 3: expected 3 cells, found 2{ragged}{hint}"));
-    let found = error(&by_words("name size owner"), "a 1 x\nb 2\nc 3 z\n");
-    assert_eq!(found, format!("line 2: expected 3 cells, found 2{ragged}"));
+    assert_eq!(message, format!("line 3: expected 3 cells, found 2{ragged}{hint}"));
+    let message = error(&by_words("name size owner"), "a 1 x\nb 2\nc 3 z\n");
+    assert_eq!(message, format!("line 2: expected 3 cells, found 2{ragged}"));
 }
 
 #[test]
