@@ -37,11 +37,11 @@ pub fn explain_translation(
 ) -> Explanation {
     let route = &compiled.route;
     let mut trace = Trace::on();
-    let args = Value::Object(arguments.given);
+    let args = Value::Object(arguments.values);
     let input_responses = Value::Object(route.input_requests.with_nulls(input_responses));
     let input = CallInput {
         input_responses: &input_responses,
-        stop: budget,
+        work_budget: budget,
         ..CallInput::new(&route.definition.name, &args)
     };
     let Translation { result, rule, notes, sampling: _ } =

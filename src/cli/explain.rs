@@ -149,7 +149,7 @@ fn explain_response(
     screen: &mut Screen,
 ) -> Result<(), CommandError> {
     let generated =
-        call_arguments.is_empty().then(|| Value::Object(generated_arguments(&compiled.route).given));
+        call_arguments.is_empty().then(|| Value::Object(generated_arguments(&compiled.route).values));
     let generated = generated.filter(|generated| *generated != json!({}));
     let args = example_arguments(&compiled.route, call_arguments).map_err(CommandError::usage)?;
     let explained = explain_translation(compiled, args, &Map::new(), &response, None);

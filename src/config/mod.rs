@@ -194,7 +194,7 @@ impl Loaded {
             let limit = upstream.policy.max_in_flight();
             match &upstream.settings {
                 // Each address has its own pool of idle connections.
-                UpstreamSettings::Http(http) => limit.saturating_mul(1 + http.others.len()),
+                UpstreamSettings::Http(http) => limit.saturating_mul(1 + http.other_addresses.len()),
                 UpstreamSettings::Command(_) | UpstreamSettings::Cgi(_) => {
                     limit.saturating_mul(DESCRIPTORS_PER_PROGRAM)
                 }

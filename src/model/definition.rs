@@ -112,7 +112,7 @@ pub const ARGUMENT_VALUE_LIMIT: usize = 100_000;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Arguments {
     /// Arguments of the tool, by name.
-    pub given: Map<String, Value>,
+    pub values: Map<String, Value>,
     /// Responses to the input requests of the route, by the name of the input request.
     pub input_responses: Map<String, Value>,
 }
@@ -120,18 +120,18 @@ pub struct Arguments {
 impl Arguments {
     /// Returns the value of one argument.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.given.get(name)
+        self.values.get(name)
     }
 
     /// Converts the arguments to one JSON object, and the input responses to another.
     pub fn into_values(self) -> (Value, Value) {
-        (Value::Object(self.given), Value::Object(self.input_responses))
+        (Value::Object(self.values), Value::Object(self.input_responses))
     }
 }
 
 impl From<Map<String, Value>> for Arguments {
-    fn from(given: Map<String, Value>) -> Self {
-        Self { given, input_responses: Map::new() }
+    fn from(values: Map<String, Value>) -> Self {
+        Self { values, input_responses: Map::new() }
     }
 }
 

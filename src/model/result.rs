@@ -49,7 +49,7 @@ pub struct Structured {
     /// Whether the value is wrapped as `{"result": …}` for clients.
     pub wrapped: bool,
     /// Whether clients of revision 2026-07-28 and later get the value without wrapping.
-    pub bare_allowed: bool,
+    pub allows_unwrapped: bool,
 }
 
 /// Content block.
@@ -255,7 +255,7 @@ impl Structured {
     /// Creates structured content for every client: an object unchanged, any other value as `{"result": …}`.
     pub fn new(json: JsonText) -> Self {
         let wrapped = !json.is_object();
-        Self { json, wrapped, bare_allowed: false }
+        Self { json, wrapped, allows_unwrapped: false }
     }
 
     /// Returns another value with the same wrapping.
@@ -266,7 +266,7 @@ impl Structured {
 
     /// Whether clients with this support get the value wrapped in `{"result": …}`.
     pub fn is_wrapped(&self, support: super::StructuredContentSupport) -> bool {
-        self.wrapped && !(self.bare_allowed && support == super::StructuredContentSupport::Any)
+        self.wrapped && !(self.allows_unwrapped && support == super::StructuredContentSupport::Any)
     }
 
     /// Returns the value for clients with this support.

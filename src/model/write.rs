@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_route_may_send_the_unwrapped_value_to_clients_that_support_any_type() {
-        let result = from_json("[1]", |json| Structured { bare_allowed: true, ..Structured::new(json) });
+        let result = from_json("[1]", |json| Structured { allows_unwrapped: true, ..Structured::new(json) });
         assert_eq!(
             write_to_value(&result, StructuredContentSupport::Any)["structuredContent"].to_string(),
             "[1]"

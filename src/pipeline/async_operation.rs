@@ -258,9 +258,10 @@ impl CallRun<'_> {
     ) -> Result<(HttpRequest, UpstreamResponse), PollError> {
         let UpstreamExchange { route, arguments, headers, .. } = &self.exchange;
         let target = location.clone();
-        let build = move |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
-            rule_of(route).request(kind, &target, arguments, headers, Some(stop))
-        };
+        let build =
+            move |route: &Route, arguments: &Arguments, headers: &HeaderMap, work_budget: &WorkBudget| {
+                rule_of(route).request(kind, &target, arguments, headers, Some(work_budget))
+            };
         let lost_error = |error_type, reason: &str| PollError {
             is_transient: false,
             result: failure(error_type, operation_lost(reason)),
@@ -305,9 +306,9 @@ impl CallRun<'_> {
         let route = Arc::clone(self.exchange.route);
         let (args, input_responses) = self.exchange.arguments.clone().into_values();
         let is_short = is_shorter(&response, LARGE_FOR_RULES_BYTES);
-        let work = move |stop: &WorkBudget| {
+        let work = move |work_budget: &WorkBudget| {
             let (tool, args, input_responses) = (&route.definition.name, &args, &input_responses);
-            let input = CallInput { tool, args, input_responses, stop: Some(stop) };
+            let input = CallInput { tool, args, input_responses, work_budget: Some(work_budget) };
             (interpret(rule_of(&route), input, &route.translator, &response), response.clone())
         };
         let (name, workers) = (&self.exchange.route.definition.name, &self.snapshot.workers);
@@ -334,11 +335,11 @@ impl UpstreamExchange<'_> {
     fn cancel(&self, location: &OperationLocation) -> Option<impl Future<Output = ()> + Send + use<>> {
         // The request is built on this thread: the client may have disconnected, so nothing would await work
         // in the pool.
-        let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
+        let work_budget = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
         let rule = rule_of(self.route);
         rule.cancel.as_ref()?;
         let kind = OperationRequest::Cancellation;
-        let request = rule.request(kind, location, &self.arguments, self.headers, Some(&stop)).ok()?;
+        let request = rule.request(kind, location, &self.arguments, self.headers, Some(&work_budget)).ok()?;
         let route = Arc::clone(self.route);
         let is_idempotent = request.method.is_idempotent();
         let upstream_call =

@@ -47,12 +47,12 @@ impl Snapshot {
     ) -> Result<Vec<PromptMessage>, FetchError> {
         let fetched = prompt.parts.iter().map(|part| self.fetch(part, arguments, call));
         let fetched = join_all(fetched).await;
-        let (variables, stop) =
+        let (variables, work_budget) =
             (request_variables(arguments), WorkBudget::with_steps(WorkBudget::TEXT_STEPS));
         let failed = |error: TemplateError| FetchError::Failed(error.to_string());
         let (mut messages, mut bytes) = (Vec::new(), 0);
         for (part, fetched) in prompt.parts.iter().zip(fetched) {
-            for message in part.messages(fetched?, &variables, &stop).map_err(failed)? {
+            for message in part.messages(fetched?, &variables, &work_budget).map_err(failed)? {
                 bytes += message.bytes();
                 messages.push(message);
             }
@@ -86,8 +86,8 @@ impl Snapshot {
                 }
             }
             PartContent::Resource(PromptResource { uri, text: None, .. }) => {
-                let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
-                let uri = uri.render_until(&request_variables(arguments), &stop);
+                let work_budget = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
+                let uri = uri.render_until(&request_variables(arguments), &work_budget);
                 let uri = uri.map_err(|error| FetchError::Failed(error.to_string()))?;
                 let read_resource = self.read(&uri, call.clone()).await.map_err(|error| {
                     use FetchError::{Arguments, Failed, Missing, Unknown};
@@ -119,8 +119,8 @@ impl Snapshot {
     ) -> Result<ToolResult, String> {
         let route = self.table.by_name(route_call.route.as_str());
         let route = route.ok_or_else(|| "its route does not exist".to_owned())?;
-        let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
-        let filled = route_call.fill(arguments, &route.input, Some(&stop));
+        let work_budget = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
+        let filled = route_call.fill(arguments, &route.input, Some(&work_budget));
         let filled = filled.map_err(|error| error.to_string())?;
         let call = Call { arguments: filled.into(), ..call.clone() };
         Ok(self.call(route, call, None).await)
@@ -153,7 +153,7 @@ impl Snapshot {
     }
 
     /// Route of the configuration whose resource has this URI template, or matches this URI.
-    pub fn own_template(&self, uri: &str) -> Option<&Arc<BoundRoute>> {
+    pub fn configured_template(&self, uri: &str) -> Option<&Arc<BoundRoute>> {
         let is_template = |route: &&Arc<BoundRoute>| {
             route.resource.as_ref().is_some_and(|resource| resource.uri.as_str() == uri)
         };
@@ -205,9 +205,9 @@ impl Snapshot {
             structured.json.check_value_count(max_values).map_err(|error| error.to_string())?;
         }
         let Some(filter) = completion.values.clone() else { return values_of(structured_or_lines(&result)) };
-        let work = move |stop: &WorkBudget| {
-            let (args, headers) = (&Value::Object(arguments.given.clone()), &Value::Object(Map::new()));
-            let (input_responses, captures, stop) = (&Value::Null, &[], Some(stop));
+        let work = move |work_budget: &WorkBudget| {
+            let (args, headers) = (&Value::Object(arguments.values.clone()), &Value::Object(Map::new()));
+            let (input_responses, captures, work_budget) = (&Value::Null, &[], Some(work_budget));
             let variables = JqVariables {
                 args,
                 input_responses,
@@ -216,7 +216,7 @@ impl Snapshot {
                 headers,
                 captures,
                 max_values,
-                stop,
+                work_budget,
             };
             filter
                 .apply(&structured_or_lines(&result), variables)

@@ -214,7 +214,7 @@ impl Snapshot {
     ) -> Result<Members, FetchError> {
         let route = self.forwarding.get(&entry.route.definition.name);
         let route = route.expect("every proxied entry has a bound route");
-        let mut parameters = std::mem::take(&mut call.arguments.given);
+        let mut parameters = std::mem::take(&mut call.arguments.values);
         let mut run = CallRun::new(self, route, call, None);
         let (error_result, code) = match run.send_forwarded((method, name), parameters.clone()).await {
             Err(error_result) => (route.translator.for_clients(*error_result), None),

@@ -267,8 +267,8 @@ impl Snapshot {
         let deadline = Deadline::after(route.timeout);
         let invalid = |quoted| QuotedSource::new("the arguments in its URI are invalid", quoted);
         let arguments = self.check_arguments(route, arguments.into()).await.map_err(invalid)?;
-        let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
-            route.request.build(arguments, headers, Some(stop))
+        let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, work_budget: &WorkBudget| {
+            route.request.build(arguments, headers, Some(work_budget))
         };
         let request = self.workers.build(route, &arguments, &HeaderMap::new(), deadline.at, build).await;
         let request = request.map_err(|_| QuotedSource::new("its request can't be built in time", ""))?;

@@ -208,8 +208,8 @@ impl<'a> CallRun<'a> {
 
     async fn build_request(&self) -> Result<UpstreamRequest, Box<ToolResult>> {
         let UpstreamExchange { route, arguments, headers, .. } = &self.exchange;
-        let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
-            route.request.build(arguments, headers, Some(stop))
+        let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, work_budget: &WorkBudget| {
+            route.request.build(arguments, headers, Some(work_budget))
         };
         let built = self.snapshot.workers.build(route, arguments, headers, self.deadline.at, build).await;
         built.map_err(error_text::arguments_not_processed)?.map_err(|error| {
@@ -333,12 +333,12 @@ impl<'a> CallRun<'a> {
     /// response with this status.
     fn send_log_messages(&mut self, status: Option<StatusCode>) {
         let (route, arguments) = (self.exchange.route, &self.exchange.arguments);
-        let stop = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
+        let work_budget = WorkBudget::with_steps(WorkBudget::TEXT_STEPS);
         for message in route.log.iter().filter(|message| message.depends_on_response() == status.is_some()) {
             self.progress.log_message(message.level, || {
                 let variables = message_variables(arguments, status.map(|status| status.as_u16()));
                 // Rendering errors are shown, so that the author of the route notices them.
-                let text = message.text.render_until(&variables, &stop);
+                let text = message.text.render_until(&variables, &work_budget);
                 let text = text.unwrap_or_else(|_| "(the log message can't be rendered)".to_owned());
                 route.translator.redaction.capped(&text, LOG_MESSAGE_LIMIT_BYTES)
             });

@@ -90,12 +90,12 @@ pub struct AwaitedServer {
     /// Prefix of all names except those in `given`.
     pub prefix: String,
     /// Explicitly configured names.
-    pub given: Vec<String>,
+    pub names: Vec<String>,
 }
 
 impl AwaitedServer {
     fn may_list(&self, name: &str) -> bool {
-        name.starts_with(&self.prefix) || self.given.iter().any(|configured| configured == name)
+        name.starts_with(&self.prefix) || self.names.iter().any(|configured| configured == name)
     }
 }
 
@@ -150,14 +150,14 @@ impl Snapshot {
 
     /// Whether any server may list prompts (first value) or resources (second value) later: a server that
     /// declares them, or that has not responded yet.
-    pub fn may_have_more(&self) -> [bool; 2] {
+    pub fn may_list_more(&self) -> [bool; 2] {
         let (proxied, awaited) = (&self.proxied, &self.awaited);
         [proxied.has_prompts || !awaited.prompts.is_empty(), proxied.has_resources || awaited.resources]
     }
 
     /// Whether there are prompts, or may be later.
     pub fn has_prompts(&self) -> bool {
-        !self.lists.prompts.is_empty() || self.may_have_more()[0]
+        !self.lists.prompts.is_empty() || self.may_list_more()[0]
     }
 
     /// Compares the lists of the snapshot `previous` with this one. Returns the changes that clients are
@@ -177,7 +177,7 @@ impl Snapshot {
     /// Whether there are resources, or may be later.
     pub fn has_resources(&self) -> bool {
         let lists = &self.lists;
-        !lists.resources.is_empty() || !lists.resource_templates.is_empty() || self.may_have_more()[1]
+        !lists.resources.is_empty() || !lists.resource_templates.is_empty() || self.may_list_more()[1]
     }
 
     /// Whether clients can subscribe to changes of any resource.

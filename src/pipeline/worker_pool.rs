@@ -159,7 +159,8 @@ impl WorkerPool {
         let bound = Arc::clone(route);
         let work = move |budget: &WorkBudget| {
             let (args, input_responses) = (&values.0, &values.1);
-            let input = CallInput { tool: &bound.definition.name, args, input_responses, stop: Some(budget) };
+            let input =
+                CallInput { tool: &bound.definition.name, args, input_responses, work_budget: Some(budget) };
             translate::translate(&bound.translator, input, &response, &mut Trace::off())
         };
         self.run_inline_first(&route.definition.name, deadline, is_short, work).await

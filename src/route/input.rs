@@ -122,19 +122,19 @@ impl InputSchema {
     ) -> Result<Result<Arguments, String>, Box<Arguments>> {
         for (name, default) in &self.defaults {
             if arguments.get(name).is_none() {
-                arguments.given.insert(name.clone(), default.clone());
+                arguments.values.insert(name.clone(), default.clone());
             }
         }
-        let Arguments { given, input_responses } = arguments;
-        let value = Value::Object(given);
+        let Arguments { values, input_responses } = arguments;
+        let value = Value::Object(values);
         let checked = self.schema.check(&value, Self::MAX_VIOLATIONS, step_limit);
         let Value::Object(mut map) = value else { unreachable!("arguments are an object") };
         let Ok(checked) = checked else {
-            return Err(Box::new(Arguments { given: map, input_responses }));
+            return Err(Box::new(Arguments { values: map, input_responses }));
         };
         if checked.violations.is_empty() {
             self.normalize_integers(&mut map);
-            return Ok(Ok(Arguments { given: map, input_responses }));
+            return Ok(Ok(Arguments { values: map, input_responses }));
         }
         let messages = checked.violations.iter().map(|violation| match violation.path.as_str() {
             "" => {
@@ -306,7 +306,7 @@ mod tests {
         });
         let input = InputSchema::new(schema.as_object().unwrap()).unwrap();
         let checked = input.check(arguments.as_object().unwrap().clone().into());
-        let checked = checked.map(|arguments| Value::Object(arguments.given).to_string());
+        let checked = checked.map(|arguments| Value::Object(arguments.values).to_string());
         assert_eq!(checked, expected.map(str::to_owned).map_err(str::to_owned));
     }
 
@@ -329,7 +329,7 @@ mod tests {
         let check = |arguments: Value| input.check(arguments.as_object().unwrap().clone().into());
         let null =
             json!({"target": "a", "kinds": null, "depth": null, "mode": null, "inner": {"level": null}});
-        assert_eq!(Value::Object(check(null.clone()).unwrap().given), null);
+        assert_eq!(Value::Object(check(null.clone()).unwrap().values), null);
         check(json!({"target": "a", "kinds": ["b"], "depth": 1})).unwrap();
         // Neither a value nor a property of that name makes a schema nullable.
         check(json!({"target": "a", "column": {"type": "text", "nullable": true}, "nullable": 5})).unwrap();

@@ -433,7 +433,7 @@ mod tests {
         fn any_argument_gives_a_path_of_the_same_segments(text in ".*") {
             let path = PathTemplate::parse("/a/{x}/b").unwrap();
             let mut arguments = Arguments::default();
-            arguments.given.insert("x".to_owned(), text.clone().into());
+            arguments.values.insert("x".to_owned(), text.clone().into());
             if let Ok(path) = path.fill(&arguments) {
                 prop_assert_eq!(path.split('/').count(), 4);
                 prop_assert!(path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'?' && byte != b'#'));

@@ -349,7 +349,7 @@ impl Active {
         for (name, bound) in &mut self.upstreams {
             if let (Some(upstream), None) = (bound.policies.upstream.mcp(), &bound.discovery) {
                 let interval = bound.parsed.tools.clone().unwrap_or_default().refresh_interval;
-                let requested = (bound.parsed.wanted_lists(), interval);
+                let requested = (bound.parsed.requested_lists(), interval);
                 // The known lists may come from an earlier server of that name: `poll` fetches them again at
                 // once.
                 let known_lists = lists.by_upstream.get(name).cloned();
@@ -430,7 +430,7 @@ impl BoundUpstream {
     /// again.
     fn with_lists(&self, parsed: &ParsedUpstream) -> Self {
         let is_same =
-            self.parsed.tools == parsed.tools && self.parsed.wanted_lists() == parsed.wanted_lists();
+            self.parsed.tools == parsed.tools && self.parsed.requested_lists() == parsed.requested_lists();
         let discovery = self.discovery.clone().filter(|_| is_same);
         Self { parsed: parsed.clone(), discovery, ..self.clone() }
     }

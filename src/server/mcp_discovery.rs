@@ -15,7 +15,7 @@ use crate::prompt::PromptTable;
 use crate::route::{Conflict, RouteTable, UpstreamName};
 use crate::telemetry::ErrorChain;
 use crate::upstream::http::jitter;
-use crate::upstream::mcp::{McpLists, McpUpstream, WantedLists};
+use crate::upstream::mcp::{McpLists, McpUpstream, RequestedLists};
 
 /// The latest lists of each MCP upstream that has sent them.
 #[derive(Debug, Default)]
@@ -148,7 +148,7 @@ const DEBOUNCE_TIME: Duration = Duration::from_millis(100);
 /// consecutive failures.
 pub(super) async fn poll(
     upstream: McpUpstream,
-    (requested, interval): (WantedLists, Duration),
+    (requested, interval): (RequestedLists, Duration),
     mut known_lists: Option<McpLists>,
     discovered: mpsc::Sender<Discovered>,
 ) {
@@ -206,7 +206,7 @@ mod tests {
         let parsed = &loaded.upstreams[0];
         let upstream = Upstream::new(parsed.settings.clone()).mcp().unwrap().clone();
         let (sender, mut reports) = mpsc::channel(9);
-        let polling = poll(upstream, (parsed.wanted_lists(), BACKOFF.1), None, sender);
+        let polling = poll(upstream, (parsed.requested_lists(), BACKOFF.1), None, sender);
         let _polling = AbortOnDropHandle::new(tokio::spawn(polling));
         assert!(reports.recv().await.unwrap().1.is_none());
         timeout(10 * BACKOFF.1, reports.recv()).await.expect_err("it failed again");

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     problem_code::{Code, CodedSpan},
-    problem_display::{Excerpt, shown_text},
+    problem_display::{Excerpt, escape_message},
     source_text::{Files, Origin},
 };
 
@@ -70,8 +70,8 @@ impl Problem {
             file: file.into(),
             line: None,
             column: None,
-            message: shown_text(&message.into()),
-            help: help.map(|help| shown_text(&help)),
+            message: escape_message(&message.into()),
+            help: help.map(|help| escape_message(&help)),
             excerpt: None,
         }
     }

@@ -141,7 +141,7 @@ fn escaped(character: char) -> String {
 
 /// Formats a message for a terminal: masks tokens, because the message may quote a value of the file, escapes
 /// control characters, and replaces line breaks and tabs with spaces.
-pub(super) fn shown_text(message: &str) -> String {
+pub(super) fn escape_message(message: &str) -> String {
     let masked = replaced(message, &tokens_in(message), MASK);
     masked.replace(['\n', '\r', '\t'], " ").chars().map(escaped).collect()
 }

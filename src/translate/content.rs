@@ -244,7 +244,7 @@ pub(in crate::translate) fn render(
     let structure = structure.map(|structured| structured.value(ObjectsOnly)).unwrap_or_default();
     let variables = context.variables(&Redaction::default(), content.templates().into_iter());
     let shared_variables = TemplateValue::from_pairs(variables.clone());
-    let budget = TemplateBudget::new(context.view.input.stop);
+    let budget = TemplateBudget::new(context.view.input.work_budget);
     let (mut blocks, mut bytes) = (Vec::new(), 0);
     let mut add = |block: RenderedBlock| {
         bytes += match &block.content.block {

@@ -6,7 +6,7 @@ use std::{cell::RefCell, sync::LazyLock};
 use regex::Regex;
 
 use super::jq::{VARIABLES, is_pure};
-use super::pattern::compiled_once;
+use super::pattern::compile_once;
 use super::template::is_global;
 use super::{Jq, Template};
 use crate::settings::{
@@ -24,7 +24,7 @@ impl Setting for Jq {
         value.check_cancelled()?;
         let report = value.context.report;
         let key = (text.to_owned(), captures.clone());
-        compiled_once(report, key, || Self::compile(text, &captures)).or_else(|error| {
+        compile_once(report, key, || Self::compile(text, &captures)).or_else(|error| {
             let capture_list: String = captures.iter().map(|name| format!(", `${name}`")).collect();
             let message = error.to_string();
             let mut renamed = value.context.renamed_variables.iter();

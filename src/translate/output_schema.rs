@@ -96,7 +96,7 @@ impl OutputSchema {
         &self,
         mut value: Value,
         source: Option<&JsonText>,
-        stop: Option<&WorkBudget>,
+        work_budget: Option<&WorkBudget>,
     ) -> Result<Structured, ReadError> {
         let mut is_changed = source.is_none();
         if self.is_object && !value.is_object() {
@@ -104,7 +104,7 @@ impl OutputSchema {
             is_changed = true;
         }
         is_changed |= convert::convert_to_schema(&mut value, self.schema.document());
-        let violations = self.violations(&value, stop)?;
+        let violations = self.violations(&value, work_budget)?;
         if !violations.is_empty() {
             let message = |Violation { path, message, .. }: &Violation| match path.as_str() {
                 "" => format!("it {message}"),
@@ -123,17 +123,23 @@ impl OutputSchema {
         // If the root of the schema allows other values than objects, the advertised schema requires
         // wrapping, even of an object.
         let wrapped = !self.is_object || !json.is_object();
-        Ok(Structured { json, wrapped, bare_allowed: self.wrap == WrapNonObjects::LegacyClients })
+        Ok(Structured { json, wrapped, allows_unwrapped: self.wrap == WrapNonObjects::LegacyClients })
     }
 
-    fn violations(&self, value: &Value, stop: Option<&WorkBudget>) -> Result<Vec<Violation>, ReadError> {
-        let Some((stop, steps_left)) = stop.and_then(|stop| Some((stop, stop.steps_left()?))) else {
+    fn violations(
+        &self,
+        value: &Value,
+        work_budget: Option<&WorkBudget>,
+    ) -> Result<Vec<Violation>, ReadError> {
+        let Some((work_budget, steps_left)) =
+            work_budget.and_then(|work_budget| Some((work_budget, work_budget.steps_left()?)))
+        else {
             return Ok(self.schema.violations(value, Self::MAX_VIOLATIONS));
         };
         let step_limit = steps_left.saturating_mul(WorkBudget::CHECK_STEPS).min(CHECK_STEP_LIMIT);
         let checked = self.schema.check(value, Self::MAX_VIOLATIONS, step_limit);
         let steps = checked.as_ref().map_or(u64::MAX, |checked| checked.steps / WorkBudget::CHECK_STEPS);
-        match stop.spend(steps) {
+        match work_budget.spend(steps) {
             true => Ok(checked.map_or_else(|_| Vec::new(), |checked| checked.violations)),
             false => Err(STOPPED.into()),
         }

@@ -69,7 +69,7 @@ impl Pattern {
         value.check_cancelled()?;
         let report = value.context.report;
         let compile = || if multi_line { Self::multi_line(text) } else { Self::compile(text) };
-        compiled_once(report, (multi_line, text.to_owned()), compile).or_else(|error| {
+        compile_once(report, (multi_line, text.to_owned()), compile).or_else(|error| {
             let help = if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|group| text.contains(group)) {
                 "patterns run in linear time, so look-around is not supported: match the surrounding \
                  text, too, and capture the wanted part with `(?<name>…)`"
@@ -85,7 +85,7 @@ impl Pattern {
 
 /// Compiles an expression once for each load of the configuration, however many routes use it. Compiling
 /// takes a millisecond and more, which is too long for a program that serves one request and exits.
-pub(super) fn compiled_once<K: Eq + Hash + 'static, T: Clone + 'static, E>(
+pub(super) fn compile_once<K: Eq + Hash + 'static, T: Clone + 'static, E>(
     report: &Report<'_>,
     key: K,
     compile: impl FnOnce() -> Result<T, E>,

@@ -5,7 +5,7 @@ use serde_json::Value;
 use settings_derive::Section;
 
 use super::content::{self, RenderedBlock, TextKind};
-use super::extract::{Extracted, McpResult, ResultKind, is_from_mcp_server, with_value_of_rule};
+use super::extract::{Extracted, McpResult, ResultKind, is_from_mcp_server, replace_server_value};
 use super::pattern::Captures;
 use super::response_view::{LazyExtraction, ResponseView};
 use super::translator::{MAX_TRACED, TranslationFailure, TranslationRun, content_summary};
@@ -82,7 +82,7 @@ impl TranslationRun<'_> {
         let structured = structured.filter(|_| !passes_blocks);
         let (structured, omitted) = match (&rule.limit, structured) {
             (Some(limit), Some(structured)) => {
-                let output = self.translator.output.as_ref().map(|output| (output, view.input.stop));
+                let output = self.translator.output.as_ref().map(|output| (output, view.input.work_budget));
                 let (structured, omitted) = limit
                     .truncate_structured(structured, output, view.input.args, rule.content.is_pretty())
                     .map_err(TranslationFailure::TooLong)?;
@@ -104,7 +104,7 @@ impl TranslationRun<'_> {
             let variables =
                 minijinja::Value::from_pairs(context.variables(&Redaction::default(), sample.templates()));
             let sample = sample
-                .render(&variables, view.input.stop)
+                .render(&variables, view.input.work_budget)
                 .map_err(|error| error.in_part("the sampling request could not be rendered"))?;
             return Err(TranslationFailure::SamplingRequest(Box::new(sample)));
         }
@@ -114,7 +114,7 @@ impl TranslationRun<'_> {
         if blocks.is_empty() && omitted.is_none() {
             let server_blocks = match (&server_json, &structured) {
                 (Some(json), Some(rule_content)) => {
-                    with_value_of_rule(server_blocks, json, &rule_content.json, view)
+                    replace_server_value(server_blocks, json, &rule_content.json, view)
                 }
                 _ => server_blocks,
             };
@@ -166,8 +166,8 @@ impl TranslationRun<'_> {
         let output = self.translator.output.as_ref();
         let is_unchanged = rule.structured.is_none() && output.is_none();
         let needs_value = rule.templates().any(|template| template.uses("value"));
-        let bare_allowed = self.translator.wrap == WrapNonObjects::LegacyClients;
-        let to_structured = |json| Structured { bare_allowed, ..Structured::new(json) };
+        let allows_unwrapped = self.translator.wrap == WrapNonObjects::LegacyClients;
+        let to_structured = |json| Structured { allows_unwrapped, ..Structured::new(json) };
         let source = match extracted {
             Extracted::Nothing if is_unchanged => return Ok((None, None)),
             Extracted::Nothing if rule.structured.is_none() => {
@@ -208,7 +208,7 @@ impl TranslationRun<'_> {
         let structured = match output {
             Some(output) => {
                 let structured = output
-                    .enforce(value, source.as_ref(), view.input.stop)
+                    .enforce(value, source.as_ref(), view.input.work_budget)
                     .map_err(|error| error.in_part("the result violates the output schema"))?;
                 let json = structured.json.as_str();
                 self.trace.step("schema", || format!("satisfied by {}", cut_bytes(json, MAX_TRACED)));

@@ -121,7 +121,9 @@ impl TranslationRun<'_> {
         let value = rule.reads_value().then(|| extraction.value());
         let value = value.and_then(|value| {
             extraction.trace(self.trace);
-            value.map_err(|error| self.note_why("the value for an error could not be extracted", &error)).ok()
+            value
+                .map_err(|error| self.note_error("the value for an error could not be extracted", &error))
+                .ok()
         });
         let structured = value.zip(rule.structured.as_ref()).and_then(|(value, jq)| {
             match jq.apply(value, jq_variables(view, captures)) {
@@ -140,7 +142,7 @@ impl TranslationRun<'_> {
         let context = TemplateContext { view, captures, value, structured: structured.as_ref() };
         let variables =
             TemplateValue::from_pairs(context.variables(&self.translator.redaction, rule.templates()));
-        let budget = TemplateBudget::new(view.input.stop);
+        let budget = TemplateBudget::new(view.input.work_budget);
         let code = rule.code.as_ref().map_or(Ok(Value::Null), |code| code.render(&variables, &budget));
         let code = code.unwrap_or_else(|error| {
             self.note_template("code", &error);

@@ -145,13 +145,13 @@ pub struct CallInput<'a> {
     /// Input responses of the call: an object, or null if the route has no input requests.
     pub input_responses: &'a Value,
     /// Work budget; cancelled when no client waits for the result.
-    pub stop: Option<&'a WorkBudget>,
+    pub work_budget: Option<&'a WorkBudget>,
 }
 
 impl<'a> CallInput<'a> {
     /// Creates the input of a call without a work limit.
     pub fn new(tool: &'a ToolName, args: &'a Value) -> Self {
-        Self { tool, args, input_responses: &Value::Null, stop: None }
+        Self { tool, args, input_responses: &Value::Null, work_budget: None }
     }
 }
 
@@ -323,7 +323,7 @@ impl TranslationRun<'_> {
                 ToolResult::error(ErrorType::UnparseableResponse, message)
             }
             Err(TranslationFailure::Unreadable(error)) => {
-                let reason = self.note_why("the response could not be processed", &error);
+                let reason = self.note_error("the response could not be processed", &error);
                 self.trace.step("failed", || reason.clone());
                 self.note_body(view);
                 // In place of an image, servers send an error page with status 200.
@@ -356,7 +356,7 @@ impl TranslationRun<'_> {
     }
 
     /// Adds a note about a failure, with and without quotes. Returns the reason with quotes.
-    pub(super) fn note_why(&mut self, failure: &str, error: &ReadError) -> String {
+    pub(super) fn note_error(&mut self, failure: &str, error: &ReadError) -> String {
         let quoting = self.translator.redaction.without_cut_quotes(&error.to_string()).into_owned();
         let (plain, quoted) = (format!("{failure}: {}", error.plain), format!("{failure}: {quoting}"));
         self.add_note(Some(plain), Some(quoted));
@@ -366,7 +366,7 @@ impl TranslationRun<'_> {
     /// Adds a note about a template that failed to render. The error message of the engine may quote its
     /// input.
     pub(super) fn note_template(&mut self, key: &str, error: &TemplateError) {
-        self.note_why(&format!("the template of `{key}`"), &error.in_part("it failed to render"));
+        self.note_error(&format!("the template of `{key}`"), &error.in_part("it failed to render"));
         self.notes.last_mut().expect("a note was added").is_template_error = true;
     }
 

@@ -82,7 +82,7 @@ pub(super) fn jq_variables<'a>(view: &'a ResponseView<'_>, captures: &'a Capture
         headers: view.headers(),
         captures,
         max_values: view.limits.values,
-        stop: view.input.stop,
+        work_budget: view.input.work_budget,
     }
 }
 

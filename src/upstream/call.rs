@@ -41,7 +41,7 @@ pub struct UpstreamCall {
     /// Whether the trace context is propagated to the upstream.
     pub traced: bool,
     /// Endpoints that attempts of the call were sent to.
-    pub tried: AttemptedEndpoints,
+    pub attempted_endpoints: AttemptedEndpoints,
 }
 
 impl UpstreamCall {
@@ -62,7 +62,7 @@ impl UpstreamCall {
             context: CallContext::default(),
             charge: None,
             traced: false,
-            tried: AttemptedEndpoints::default(),
+            attempted_endpoints: AttemptedEndpoints::default(),
         }
     }
 

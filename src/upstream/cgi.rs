@@ -277,7 +277,7 @@ mod tests {
         let headers = HeaderMap::new();
         HttpRequest {
             method,
-            under: PathBase::UpstreamUrl,
+            base: PathBase::UpstreamUrl,
             path_and_query,
             headers,
             body: Bytes::from_static(body.as_bytes()),

@@ -24,7 +24,7 @@ async fn answering(text: &'static str) -> Scripted {
 /// Two addresses, and a client that sends a request once.
 fn both(one: SocketAddr, other: SocketAddr) -> Setup {
     let mut setup = Setup::new(one);
-    setup.upstream.others = vec![format!("http://{other}").parse().unwrap()];
+    setup.upstream.other_addresses = vec![format!("http://{other}").parse().unwrap()];
     setup.policy.retry = OrOff::Off;
     setup
 }
@@ -33,7 +33,7 @@ fn both(one: SocketAddr, other: SocketAddr) -> Setup {
 async fn calls_are_spread_and_an_address_that_is_gone_is_not_noticed() {
     let (one, other) = (answering("one").await, answering("other").await);
     let mut setup = both(one.address, other.address);
-    setup.upstream.others.push(format!("http://{}", nowhere()).parse().unwrap());
+    setup.upstream.other_addresses.push(format!("http://{}", nowhere()).parse().unwrap());
     // A request with an effect fails over, too, because nothing was sent to the unreachable address.
     setup.routes.push(route("make_thing", "POST /thing"));
     let proxy = setup.start().await;

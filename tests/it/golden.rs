@@ -47,7 +47,7 @@ fn result_of(case: &Path) -> String {
         Ok(json) => serde_json::from_slice(&json).unwrap(),
         Err(_) => Map::new(),
     };
-    let args = Value::Object(route.input.check(Arguments::from(given)).unwrap().given);
+    let args = Value::Object(route.input.check(Arguments::from(given)).unwrap().values);
     let input = CallInput::new(&route.definition.name, &args);
     let result = translate(&route.translator, input, &response, &mut Trace::off()).result;
     let result = result.with_errors_as(route.error_format);

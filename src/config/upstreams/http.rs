@@ -16,13 +16,13 @@ use crate::upstream::http::{
 /// Addresses of an upstream, at least one.
 pub(super) struct Addresses {
     pub(super) first: Address,
-    pub(super) others: Vec<Address>,
+    pub(super) other_addresses: Vec<Address>,
 }
 
 impl Addresses {
     /// Warns of settings that have no effect, because they apply only to host names or to several addresses.
     fn warn_of_no_effect(&self, value: &Cursor<'_>) {
-        if std::iter::once(&self.first).chain(&self.others).any(|address| address.name().is_some()) {
+        if std::iter::once(&self.first).chain(&self.other_addresses).any(|address| address.name().is_some()) {
             return;
         }
         let warn = |name: &str, reason: &str, help: &str| {
@@ -32,7 +32,7 @@ impl Addresses {
             }
         };
         warn("dns_refresh_interval", "no address has a host name", "remove it");
-        if self.others.is_empty() {
+        if self.other_addresses.is_empty() {
             let help = "write `url: [ADDRESS, ADDRESS]`, or remove it";
             warn("outlier_detection", "there is only one address", help);
         }
@@ -49,7 +49,7 @@ impl Setting for Addresses {
 
 fn addresses(value: &Cursor<'_>) -> Checked<Addresses> {
     let Kind::List(items) = &value.node.kind else {
-        return Ok(Addresses { first: address(value)?, others: Vec::new() });
+        return Ok(Addresses { first: address(value)?, other_addresses: Vec::new() });
     };
     if items.is_empty() {
         let help = "write at least one address";
@@ -77,7 +77,7 @@ fn addresses(value: &Cursor<'_>) -> Checked<Addresses> {
         Ok(())
     };
     read_each::<(), ()>(items.iter().map(add))?;
-    Ok(Addresses { first: found.remove(0), others: found })
+    Ok(Addresses { first: found.remove(0), other_addresses: found })
 }
 
 fn address(value: &Cursor<'_>) -> Checked<Address> {
@@ -150,7 +150,7 @@ pub(super) fn settings(
     section: &mut UpstreamSection,
 ) -> Box<HttpSettings> {
     Box::new(HttpSettings {
-        others: addresses.others,
+        other_addresses: addresses.other_addresses,
         outlier_detection: section.outlier_detection.clone().on().unwrap_or_else(|| {
             OutlierDetectionSettings { consecutive_failures: None, ..OutlierDetectionSettings::default() }
         }),

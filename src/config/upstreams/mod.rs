@@ -27,7 +27,7 @@ use crate::upstream::UpstreamSettings;
 use crate::upstream::http::{
     AuthSettings, HealthCheckSettings, HttpSettings, HttpVersion, OutlierDetectionSettings, QueryParameter,
 };
-use crate::upstream::mcp::{McpTransport, WantedLists};
+use crate::upstream::mcp::{McpTransport, RequestedLists};
 use ::http::{HeaderMap, HeaderName, header::HOST};
 
 pub use tools::{NameRules, ToolRules};
@@ -56,8 +56,8 @@ pub struct ParsedUpstream {
 
 impl ParsedUpstream {
     /// Lists that glossator requests from an MCP server.
-    pub fn wanted_lists(&self) -> WantedLists {
-        WantedLists { prompts: self.prompts.is_some(), resources: self.resources.is_some() }
+    pub fn requested_lists(&self) -> RequestedLists {
+        RequestedLists { prompts: self.prompts.is_some(), resources: self.resources.is_some() }
     }
 
     /// Whether tools, prompts or resources of the server are offered without a route.

@@ -144,8 +144,8 @@ impl ToolRules {
 
     /// Returns the names that the tools of the server may have, until the server has listed them.
     pub fn possible_names(&self) -> AwaitedServer {
-        let given = self.rename.0.iter().map(|(_, renamed)| renamed.to_string()).collect();
-        AwaitedServer { given, ..self.names.possible_names() }
+        let names = self.rename.0.iter().map(|(_, renamed)| renamed.to_string()).collect();
+        AwaitedServer { names, ..self.names.possible_names() }
     }
 
     /// Returns the configured description of a tool, which overrides the server's description.
@@ -190,7 +190,7 @@ impl NameRules {
 
     /// Returns the names that the entries may have, until the server has listed them.
     pub fn possible_names(&self) -> AwaitedServer {
-        AwaitedServer { prefix: self.prefix.clone(), given: Vec::new() }
+        AwaitedServer { prefix: self.prefix.clone(), names: Vec::new() }
     }
 
     /// Returns the configured names without wildcards that are not in `names`, the list of the server.

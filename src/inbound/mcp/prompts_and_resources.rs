@@ -162,7 +162,7 @@ fn proxied_entry<'s>(snapshot: &'s Snapshot, reference: &Reference) -> Option<(&
         return Some((entry, json!(Reference::for_prompt(entry.upstream_key.as_str()))));
     }
     let uri = reference.as_resource_uri()?;
-    let is_own = snapshot.own_template(uri).is_some();
+    let is_own = snapshot.configured_template(uri).is_some();
     // The reference is a URI template, or a URI that a template matches.
     let template = snapshot.proxied.get(ProxiedKind::Template, uri);
     let entry = template.or_else(|| snapshot.proxied.resource(uri)).filter(|_| !is_own)?;
@@ -192,7 +192,7 @@ async fn suggestions(
     }
     let uri = reference.as_resource_uri().unwrap_or_default();
     let unknown_template = || ErrorKind::UNKNOWN_TEMPLATE.unknown(uri, "resources/templates/list");
-    let route = snapshot.own_template(uri).ok_or_else(unknown_template)?;
+    let route = snapshot.configured_template(uri).ok_or_else(unknown_template)?;
     rpc.may(&route.scopes)?;
     snapshot.complete_uri(route, typed, &call).await.ok_or_else(|| unknown_argument("resource template"))
 }

@@ -101,7 +101,7 @@ const COMPLETIONS: CapabilityCheck = Some(Snapshot::completes);
 const PROMPTS: CapabilityCheck = Some(Snapshot::has_prompts);
 const RESOURCES: CapabilityCheck = Some(Snapshot::has_resources);
 const WATCHES: CapabilityCheck = Some(Snapshot::watches_resources);
-const TASKS: CapabilityCheck = Some(tasks::any_offered);
+const TASKS: CapabilityCheck = Some(tasks::has_task_tools);
 
 const METHODS: [MethodRow; 18] = [
     MethodRow("initialize", HANDSHAKE, None, |rpc| Box::pin(server_info::initialize(rpc))),

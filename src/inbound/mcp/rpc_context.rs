@@ -231,8 +231,8 @@ impl RpcContext<'_> {
 
     /// `_meta` of every result; empty in legacy revisions.
     pub(super) fn meta(&self) -> &Map<String, Value> {
-        let ServerInfo { meta, no_meta, .. } = &self.dispatcher.server_info;
-        if self.revision.has_handshake() { no_meta } else { meta }
+        let ServerInfo { meta, empty_meta, .. } = &self.dispatcher.server_info;
+        if self.revision.has_handshake() { empty_meta } else { meta }
     }
 
     /// Builds the response with a result of these members.

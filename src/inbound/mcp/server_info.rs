@@ -21,7 +21,7 @@ pub(super) struct ServerInfo {
     settings: McpServerSettings,
     /// `_meta` of every result since 2026-07-28.
     pub(super) meta: Map<String, Value>,
-    pub(super) no_meta: Map<String, Value>,
+    pub(super) empty_meta: Map<String, Value>,
 }
 
 impl ServerInfo {
@@ -30,7 +30,7 @@ impl ServerInfo {
         server.title = settings.title.clone();
         let info = serde_json::to_value(&server).expect("a name and a version have string keys only");
         let meta = Map::from_iter([("io.modelcontextprotocol/serverInfo".to_owned(), info)]);
-        Self { server, settings, meta, no_meta: Map::new() }
+        Self { server, settings, meta, empty_meta: Map::new() }
     }
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn discover(rpc: &RpcContext<'_>) -> RpcResult {
     let settings = &rpc.dispatcher.server_info.settings;
     let snapshot = rpc.dispatcher.snapshot_for_capabilities().await;
     let mut capabilities = capabilities(&snapshot, rpc, Revision::R2026_07_28);
-    if tasks::any_offered(&snapshot) {
+    if tasks::has_task_tools(&snapshot) {
         capabilities["extensions"] = json!({ tasks::EXTENSION: {} });
     }
     let result = without_nulls(json!({
@@ -74,7 +74,7 @@ pub(super) async fn discover(rpc: &RpcContext<'_>) -> RpcResult {
 /// client may see, and those to which an MCP upstream may still add entries.
 fn declared_lists(snapshot: &Snapshot, rpc: &RpcContext<'_>) -> DeclaredLists {
     let has_visible = |list: &DefinitionList| list.seen_by(rpc.message.client()).next().is_some();
-    let (lists, [prompts, resources]) = (&snapshot.lists, snapshot.may_have_more());
+    let (lists, [prompts, resources]) = (&snapshot.lists, snapshot.may_list_more());
     DeclaredLists {
         prompts: prompts || has_visible(&lists.prompts),
         resources: resources || has_visible(&lists.resources) || has_visible(&lists.resource_templates),

@@ -57,7 +57,7 @@ pub(super) async fn listen(rpc: &RpcContext<'_>) -> RpcResult {
     let filter = filter.ok_or_else(|| ErrorKind::PARAMS.error("`params.notifications` must be an object"))?;
     // Notifications of tasks are optional, and not sent (SEP-2663, "Task Status Notifications").
     let requests_tasks = requested.object_or_empty().get("taskIds").is_some_and(|ids| !ids.is_null());
-    if requests_tasks && tasks::any_offered(&dispatcher.gateway.snapshot()) {
+    if requests_tasks && tasks::has_task_tools(&dispatcher.gateway.snapshot()) {
         tasks::check_support(rpc)?;
     }
     let _slot = dispatcher.streams.slot(message.client())?;

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::elicitation::{ElicitationRound, capabilities};
-use super::tasks::written_result;
+use super::tasks::serialize_result;
 use super::{ErrorKind, Revision, RpcContext, RpcResult};
 use crate::crypto::random_id;
 use crate::model::{Arguments, ToolResult};
@@ -100,7 +100,7 @@ impl ElicitingTasks {
     pub(super) fn store(&self, result: ToolResult, revision: Revision) -> ElicitingState {
         // Expired tasks are removed, so that their results no longer count.
         self.tasks.lock().retain(|_, (expires_at, _)| *expires_at > Instant::now());
-        let serialized = written_result(result, revision);
+        let serialized = serialize_result(result, revision);
         let bytes = u32::try_from(serialized.len()).unwrap_or(u32::MAX);
         match Arc::clone(&self.result_bytes).try_acquire_many_owned(bytes) {
             Ok(permit) => ElicitingState::Completed { written: serialized, _permit: permit },

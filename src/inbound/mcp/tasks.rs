@@ -56,7 +56,7 @@ pub(super) fn may_be_task(route: &Route, rpc: &RpcContext<'_>, arguments: &JsonO
 }
 
 /// Whether the calls of any tool may become tasks.
-pub(super) fn any_offered(snapshot: &Snapshot) -> bool {
+pub(super) fn has_task_tools(snapshot: &Snapshot) -> bool {
     let mut rules = snapshot.table.in_order().iter().filter_map(|route| route.async_operation.as_ref());
     rules.any(|rule| rule.task.support != TaskSupport::Forbidden)
 }
@@ -64,9 +64,9 @@ pub(super) fn any_offered(snapshot: &Snapshot) -> bool {
 /// Builds the response to a call that has become a task.
 pub(super) fn created(rpc: &RpcContext<'_>, tool: &str, operation: OpenOperation) -> RpcResponse {
     let OpenOperation { arguments, location, message, wait, ttl } = operation;
-    let Arguments { given, input_responses } = arguments;
+    let Arguments { values, input_responses } = arguments;
     let location = TaskLocation::Upstream { location: location.to_string(), input_responses };
-    let task = Task::new(rpc, tool, given, location, ttl);
+    let task = Task::new(rpc, tool, values, location, ttl);
     let state = OperationState::Running { message, wait };
     rpc.result_of_type("task", &task.operation_result(state, rpc.revision))
 }
@@ -103,8 +103,8 @@ pub(super) async fn get(rpc: &RpcContext<'_>) -> RpcResult {
         TaskLocation::Upstream { location, input_responses } => {
             let location = OperationLocation::from_text(location);
             let location = location.ok_or_else(|| ErrorKind::PARAMS.error(TASK_NOT_FOUND))?;
-            let (given, input_responses) = (task.arguments.clone(), input_responses.clone());
-            let call = rpc.call(Arguments { given, input_responses });
+            let (values, input_responses) = (task.arguments.clone(), input_responses.clone());
+            let call = rpc.call(Arguments { values, input_responses });
             task.operation_result(snapshot.poll_operation(route, call, &location).await, rpc.revision)
         }
         TaskLocation::Replica { name, address } => match rpc.dispatcher.eliciting_tasks.find(name) {
@@ -144,8 +144,8 @@ pub(super) async fn cancel(rpc: &RpcContext<'_>) -> RpcResult {
     match location {
         TaskLocation::Upstream { location, input_responses } => {
             if let Some(location) = OperationLocation::from_text(location) {
-                let (given, input_responses) = (arguments.clone(), input_responses.clone());
-                let call = rpc.call(Arguments { given, input_responses });
+                let (values, input_responses) = (arguments.clone(), input_responses.clone());
+                let call = rpc.call(Arguments { values, input_responses });
                 snapshot.cancel_operation(route, call, &location).await;
             }
         }
@@ -194,7 +194,7 @@ fn supports_tasks(rpc: &RpcContext<'_>) -> bool {
 }
 
 /// Serializes a result in the format of the client's revision.
-pub(super) fn written_result(result: ToolResult, revision: Revision) -> Vec<u8> {
+pub(super) fn serialize_result(result: ToolResult, revision: Revision) -> Vec<u8> {
     let mut out = Vec::new();
     write_tool_result(revision, result, &Map::new(), &mut out);
     out
@@ -297,7 +297,7 @@ impl Task {
                 result.task.poll_interval_ms = Some(milliseconds(wait));
                 result
             }
-            OperationState::Done(result) => self.completed(written_result(result, revision)),
+            OperationState::Done(result) => self.completed(serialize_result(result, revision)),
             OperationState::Cancelled => self.result(TaskStatus::Cancelled, None),
             OperationState::Lost { reason } => {
                 let error = TaskPayload::Error(ErrorData::internal_error(reason.clone(), None));

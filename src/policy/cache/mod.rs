@@ -208,7 +208,7 @@ impl ResponseCache {
             context: _,
             charge: _,
             traced: _,
-            tried: _,
+            attempted_endpoints: _,
         } = upstream_call;
         // A response over the limit is an error, so the result depends on the limit.
         let limit = (*response_limit_bytes as u64).to_be_bytes();

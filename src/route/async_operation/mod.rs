@@ -295,7 +295,7 @@ impl AsyncOperationRule {
 
     /// Resolves the `Location` of the response to `request`; `None` if it is invalid or on another server.
     fn resolve(&self, request: &HttpRequest, response: &UpstreamResponse) -> Option<OperationLocation> {
-        let base = match request.under {
+        let base = match request.base {
             PathBase::UpstreamUrl => self.base.path().trim_end_matches('/'),
             PathBase::Origin | PathBase::UrlItself => "",
         };
@@ -402,7 +402,7 @@ impl OperationLocation {
     fn add_to(&self, arguments: &Arguments) -> Arguments {
         let mut arguments = arguments.clone();
         if let Self::Id(id) = self {
-            arguments.given.insert(AsyncOperationRule::ARGUMENT.to_owned(), id.as_str().into());
+            arguments.values.insert(AsyncOperationRule::ARGUMENT.to_owned(), id.as_str().into());
         }
         arguments
     }

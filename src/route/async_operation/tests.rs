@@ -223,7 +223,7 @@ fn the_id_of_an_operation_stays_in_its_path_segment() {
     let request = rule
         .request(OperationRequest::Status, &id("6/7?x"), &Arguments::default(), &HeaderMap::new(), None)
         .unwrap();
-    assert_eq!((request.path_and_query.as_str(), request.under), ("/jobs/6%2F7%3Fx", PathBase::UpstreamUrl));
+    assert_eq!((request.path_and_query.as_str(), request.base), ("/jobs/6%2F7%3Fx", PathBase::UpstreamUrl));
     for invalid_id in ["..", "../7", "7\0"] {
         rule.request(
             OperationRequest::Status,

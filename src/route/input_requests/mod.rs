@@ -113,13 +113,13 @@ impl InputRequests {
         capabilities: &[ClientCapability],
     ) -> Result<NextStep, String> {
         let mut arguments =
-            Arguments { given: arguments.given.clone(), input_responses: self.with_nulls(responses) };
+            Arguments { values: arguments.values.clone(), input_responses: self.with_nulls(responses) };
         for input_request in self.input_requests().filter(|input_request| input_request.gives_arguments) {
             if let Some(Value::Object(values)) = responses.get(&input_request.name) {
-                arguments.given.extend(values.clone());
+                arguments.values.extend(values.clone());
             }
         }
-        let args = Value::Object(arguments.given.clone());
+        let args = Value::Object(arguments.values.clone());
         let input_responses = Value::Object(arguments.input_responses.clone());
         let is_pending = |input_request: &&InputRequestTemplate| {
             let when = input_request.when.as_ref();

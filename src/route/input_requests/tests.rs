@@ -121,7 +121,7 @@ fn missing_arguments_are_requested_and_then_available() {
     let final_arguments = done_arguments(
         input_requests.next(&args, &responses(json!({"place": {"city": "Oslo"}})), ALL_CAPABILITIES).unwrap(),
     );
-    assert_eq!(Value::Object(final_arguments.given), json!({"day": "today", "city": "Oslo"}));
+    assert_eq!(Value::Object(final_arguments.values), json!({"day": "today", "city": "Oslo"}));
     assert!(input_requests.gives_arguments("place") && !input_requests.gives_arguments("city"));
     let complete_arguments = arguments(json!({"day": "today", "city": "Bergen"}));
     assert_eq!(
@@ -151,7 +151,7 @@ fn later_input_requests_see_the_requested_arguments() {
         input_requests.next(&Arguments::default(), &input_responses, ALL_CAPABILITIES).unwrap()
     };
     assert_eq!(next_requests(next("Bergen")), [("sure".into(), "Really in Bergen?".into())]);
-    assert_eq!(Value::Object(done_arguments(next("Oslo")).given), json!({"city": "Oslo"}));
+    assert_eq!(Value::Object(done_arguments(next("Oslo")).values), json!({"city": "Oslo"}));
 }
 
 #[test]

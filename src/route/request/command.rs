@@ -202,12 +202,12 @@ impl CommandTemplate {
                 true => (name.clone(), value.clone()),
                 false => (name.clone(), masked_value(value, mask, fills_empty)),
             };
-        let values: Map<String, Value> = arguments.given.iter().map(mask_argument).collect();
+        let values: Map<String, Value> = arguments.values.iter().map(mask_argument).collect();
         let responses = arguments
             .input_responses
             .iter()
             .map(|(name, value)| (name.clone(), masked_value(value, mask, fills_empty)));
-        Arguments { given: values, input_responses: responses.collect() }
+        Arguments { values, input_responses: responses.collect() }
     }
 }
 

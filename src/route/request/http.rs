@@ -87,7 +87,7 @@ pub struct HttpRequest {
     /// Method.
     pub method: Method,
     /// Base that the path is relative to.
-    pub under: PathBase,
+    pub base: PathBase,
     /// Path and query.
     pub path_and_query: PathAndQuery,
     /// Headers, except those that the upstream client sets (`Host`, `Content-Length`).
@@ -109,8 +109,8 @@ pub enum PathBase {
 
 impl HttpRequest {
     /// `GET` request without headers and body.
-    pub fn get(under: PathBase, path_and_query: PathAndQuery) -> Self {
-        Self { method: Method::GET, under, path_and_query, headers: HeaderMap::new(), body: Bytes::new() }
+    pub fn get(base: PathBase, path_and_query: PathAndQuery) -> Self {
+        Self { method: Method::GET, base, path_and_query, headers: HeaderMap::new(), body: Bytes::new() }
     }
 }
 
@@ -152,8 +152,8 @@ impl HttpTemplate {
                 bytes
             }
         };
-        let (method, under) = (self.method.clone(), PathBase::UpstreamUrl);
-        Ok(HttpRequest { method, under, path_and_query, headers, body })
+        let (method, base) = (self.method.clone(), PathBase::UpstreamUrl);
+        Ok(HttpRequest { method, base, path_and_query, headers, body })
     }
 
     /// Whether the request can have the header, set by the template or forwarded from the client.
@@ -222,7 +222,7 @@ fn invalid_xml_char(arguments: &Arguments, character: char) -> RequestError {
             Value::Null | Value::Bool(_) | Value::Number(_) => false,
         }
     }
-    let argument = arguments.given.iter().find(|(_, value)| contains_char(value, character));
+    let argument = arguments.values.iter().find(|(_, value)| contains_char(value, character));
     let subject = argument.map_or_else(|| "the request".to_owned(), |(name, _)| format!("argument `{name}`"));
     let code_point = u32::from(character);
     RequestError::new(format!(
@@ -261,7 +261,7 @@ impl JsonTemplate {
                 };
                 return Ok(value.filter(|value| !value.is_null()).cloned());
             }
-            Self::AllArguments => Value::Object(renderer.arguments.given.clone()),
+            Self::AllArguments => Value::Object(renderer.arguments.values.clone()),
             Self::Text(template) => Value::String(renderer.render(template)?),
             Self::Array(items) => {
                 let items: Result<Vec<_>, _> = items.iter().map(|item| item.build(renderer)).collect();

@@ -142,14 +142,14 @@ impl UpstreamRequest {
     pub fn to_bytes(&self) -> Vec<u8> {
         let sorted_arguments;
         let mut parts: Vec<&[u8]> = match self {
-            Self::Http(HttpRequest { method, under, path_and_query, headers: _, body }) => {
-                let under: &[u8] = match under {
+            Self::Http(HttpRequest { method, base, path_and_query, headers: _, body }) => {
+                let base: &[u8] = match base {
                     PathBase::UpstreamUrl => b"address",
                     PathBase::Origin => b"root",
                     PathBase::UrlItself => b"itself",
                 };
                 let target = path_and_query.as_str().as_bytes();
-                vec![b"http", method.as_str().as_bytes(), under, target, body]
+                vec![b"http", method.as_str().as_bytes(), base, target, body]
             }
             Self::Command(CommandRequest { words, stdin }) => {
                 let words = words.iter().map(String::as_bytes);
@@ -229,7 +229,7 @@ impl<'a> RequestRenderer<'a> {
         let variables = self.variables.get_or_insert_with(|| {
             if let Some(work_budget) = self.work_budget {
                 // Creating the variables copies the arguments.
-                let bytes: usize = self.arguments.given.values().map(estimated_bytes).sum();
+                let bytes: usize = self.arguments.values.values().map(estimated_bytes).sum();
                 work_budget.spend(WorkBudget::steps_of_search(bytes));
             }
             request_variables(self.arguments)
@@ -320,7 +320,7 @@ mod tests {
         let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
         let request = HttpRequest {
             method: Method::GET,
-            under: PathBase::UpstreamUrl,
+            base: PathBase::UpstreamUrl,
             path_and_query: PathAndQuery::from_static(path),
             headers: headers.collect(),
             body: body.into(),

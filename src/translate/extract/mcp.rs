@@ -73,7 +73,7 @@ pub(crate) struct McpResult {
 /// Replaces the text blocks that contain the server's value with one block for the rule's value, if the two
 /// values differ: the text blocks would show clients what the rule has removed. Some servers return a list as
 /// `result`, and one text block for each item.
-pub(crate) fn with_value_of_rule(
+pub(crate) fn replace_server_value(
     content: Vec<Content>,
     server_value: &JsonText,
     rule_value: &JsonText,

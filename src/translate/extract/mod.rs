@@ -33,7 +33,7 @@ pub use self::{
 pub(crate) use self::{
     columns::has_frame,
     documents::read_media_type,
-    mcp::{McpResult, ResultKind, is_from_mcp_server, is_mcp_error, with_value_of_rule},
+    mcp::{McpResult, ResultKind, is_from_mcp_server, is_mcp_error, replace_server_value},
 };
 use super::fields::{FieldPath, FieldType, Fields, Multiplicity, each_record, list_of, object_of};
 use super::read_error::ReadError;
@@ -253,7 +253,7 @@ impl Extractor {
         };
         let Typing::Fields(fields) = &self.typing else { return None };
         let used_fields = Some(fields).filter(|fields| self.source.is_none() && fields.others.is_none())?;
-        let found = pairs.extract(view.text().ok()?, Some(used_fields), view.input.stop).ok()?;
+        let found = pairs.extract(view.text().ok()?, Some(used_fields), view.input.work_budget).ok()?;
         self.apply_types(Extracted::Value(found), view).ok()
     }
 

@@ -159,14 +159,14 @@ impl FormatParser for Regex {
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
-        self.extract(view.text()?, view.input.stop).map(Extracted::Value)
+        self.extract(view.text()?, view.input.work_budget).map(Extracted::Value)
     }
 }
 
 impl Regex {
     /// Extracts the records. Checks `stop` between two matches: one search takes linear time, but many
     /// searches may take quadratic time.
-    pub(super) fn extract(&self, text: &str, stop: Option<&WorkBudget>) -> Result<Value, ReadError> {
+    pub(super) fn extract(&self, text: &str, work_budget: Option<&WorkBudget>) -> Result<Value, ReadError> {
         let text = &*with_plain_line_ends(text);
         let whole_text = LineBlock { text, line: 1 };
         let (records, subject) = match self.each {
@@ -178,7 +178,7 @@ impl Regex {
                     pattern.pattern.captures_iter(text).map(move |found| {
                         // The search for the next match may read the whole rest of the text.
                         let remaining = text.len() - found.get(0).map_or(0, |whole| whole.start());
-                        WorkBudget::check_search(stop, remaining)?;
+                        WorkBudget::check_search(work_budget, remaining)?;
                         let mut record = Map::new();
                         pattern.add_captures(&found, whole_text, &mut record).map(|()| Value::Object(record))
                     })
@@ -391,9 +391,9 @@ mod tests {
         let pattern = CapturePattern::plain(Pattern::compile("(?<x>a+b|a)").unwrap());
         let patterns = CapturePatterns(vec![pattern]);
         let regex = Regex { patterns, each: SearchScope::Match, records: Records::default() };
-        let stop = WorkBudget::default();
-        assert!(regex.extract("aaa", Some(&stop)).is_ok());
-        stop.cancel();
-        assert_eq!(regex.extract("aaa", Some(&stop)).unwrap_err().to_string(), STOPPED);
+        let work_budget = WorkBudget::default();
+        assert!(regex.extract("aaa", Some(&work_budget)).is_ok());
+        work_budget.cancel();
+        assert_eq!(regex.extract("aaa", Some(&work_budget)).unwrap_err().to_string(), STOPPED);
     }
 }

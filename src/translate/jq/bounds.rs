@@ -88,12 +88,12 @@ pub(super) struct RunBudget {
     /// The last value that the filter raised with `error(…)`; it may have been caught.
     pub(super) raised: Cell<Option<Val>>,
     /// Work budget of the call; cancelled when no client waits for the result.
-    stop: Option<WorkBudget>,
+    work_budget: Option<WorkBudget>,
 }
 
 impl RunBudget {
     /// Creates the budget of a new run.
-    pub(super) fn new(stop: Option<&WorkBudget>) -> Self {
+    pub(super) fn new(work_budget: Option<&WorkBudget>) -> Self {
         Self {
             steps_left: Cell::new(EFFECTIVE_WORK_LIMIT),
             bytes_left: Cell::new(EFFECTIVE_MEMORY_LIMIT_BYTES),
@@ -101,7 +101,7 @@ impl RunBudget {
             nested: Cell::new(0),
             exhausted: OnceCell::new(),
             raised: Cell::new(None),
-            stop: stop.cloned(),
+            work_budget: work_budget.cloned(),
         }
     }
 
@@ -127,7 +127,7 @@ impl RunBudget {
     /// Charges `steps` to the run, and `call_steps` to the work budget of the call. They differ for work that
     /// takes time but would be too many steps of the run: a search in a long text, the comparisons of a sort.
     pub(super) fn charge_run_and_call(&self, steps: u64, call_steps: u64) -> Result<(), Error> {
-        if self.stop.as_ref().is_some_and(|stop| !stop.spend(call_steps)) {
+        if self.work_budget.as_ref().is_some_and(|work_budget| !work_budget.spend(call_steps)) {
             return Err(self.exhaust(STOPPED.to_owned()));
         }
         // After the first exceeded limit, no steps are left.

@@ -96,7 +96,7 @@ pub struct JqVariables<'a> {
     /// Maximum number of values in the result, counted at every depth.
     pub max_values: usize,
     /// Work budget; cancelled when no client waits for the result.
-    pub stop: Option<&'a WorkBudget>,
+    pub work_budget: Option<&'a WorkBudget>,
 }
 
 /// Maximum number of operators of a filter; keywords such as `if` count twice. Parser and evaluator recurse
@@ -206,7 +206,7 @@ impl Jq {
     /// [`JqError`] if the filter fails, returns no value or several, or returns a value that JSON does not
     /// have (keys that are not strings, infinities).
     pub fn apply(&self, value: &Value, variables: JqVariables<'_>) -> Result<Value, JqError> {
-        self.apply_to(to_jq(value)?, variables, &RunBudget::new(variables.stop))
+        self.apply_to(to_jq(value)?, variables, &RunBudget::new(variables.work_budget))
     }
 
     /// Applies the filter to an owned value, without a copy of the value.
@@ -215,7 +215,7 @@ impl Jq {
     ///
     /// As [`apply`](Self::apply).
     pub(super) fn apply_owned(&self, value: Value, variables: JqVariables<'_>) -> Result<Value, JqError> {
-        self.apply_to(into_jq(value)?, variables, &RunBudget::new(variables.stop))
+        self.apply_to(into_jq(value)?, variables, &RunBudget::new(variables.work_budget))
     }
 
     fn apply_to(&self, value: Val, variables: JqVariables<'_>, budget: &RunBudget) -> Result<Value, JqError> {
@@ -250,8 +250,9 @@ impl Jq {
     /// fails counts as true, so that the input request that depends on it is sent.
     pub fn is_true_before_request(&self, args: &Value, input_responses: &Value) -> bool {
         // Such conditions run on threads that also serve other calls, so their work is limited.
-        let stop = &WorkBudget::with_steps(PRE_REQUEST_STEP_LIMIT);
-        let (headers, max_values, stop) = (&Value::Null, TranslationLimits::default().values, Some(stop));
+        let work_budget = &WorkBudget::with_steps(PRE_REQUEST_STEP_LIMIT);
+        let (headers, max_values, work_budget) =
+            (&Value::Null, TranslationLimits::default().values, Some(work_budget));
         let variables = JqVariables {
             args,
             input_responses,
@@ -260,7 +261,7 @@ impl Jq {
             headers,
             captures: &[],
             max_values,
-            stop,
+            work_budget,
         };
         self.condition(args, variables).unwrap_or(true)
     }
@@ -268,7 +269,7 @@ impl Jq {
     /// Whether the first value is neither `false` nor `null`; `None` if the filter fails. No value counts as
     /// false.
     fn condition(&self, value: &Value, variables: JqVariables<'_>) -> Option<bool> {
-        let budget = RunBudget::new(variables.stop);
+        let budget = RunBudget::new(variables.work_budget);
         let first = self.run(to_jq(value).ok()?, variables, &budget).ok()?.next().transpose().ok()?;
         let is_true = !matches!(first, None | Some(Val::Null | Val::Bool(false)));
         budget.exhausted.get().is_none().then_some(is_true)

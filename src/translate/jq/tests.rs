@@ -21,7 +21,7 @@ fn variables(args: &Value) -> JqVariables<'_> {
         headers: &NO_HEADERS,
         captures: &[],
         max_values: MAX_COUNT,
-        stop: None,
+        work_budget: None,
     }
 }
 
@@ -196,11 +196,11 @@ fn counted_expressions_are_still_paths() {
 
 #[test]
 fn a_filter_stops_when_the_call_is_cancelled() {
-    let (jq, empty, stop) =
+    let (jq, empty, work_budget) =
         (Jq::compile("reduce range(9) as $i (0; . + $i)", &[]).unwrap(), Value::Null, WorkBudget::default());
-    let variables = || JqVariables { stop: Some(&stop), ..variables(&empty) };
+    let variables = || JqVariables { work_budget: Some(&work_budget), ..variables(&empty) };
     assert!(jq.apply(&empty, variables()).is_ok());
-    stop.cancel();
+    work_budget.cancel();
     assert!(jq.apply(&empty, variables()).is_err());
 }
 
@@ -271,11 +271,11 @@ fn a_list_twice_as_long_takes_twice_as_much() {
 #[test]
 fn comparisons_of_a_sort_take_time_but_no_steps_of_the_filter() {
     let spent = |filter: &str| {
-        let (stop, empty) = (WorkBudget::with_steps(1_000_000), json!({}));
+        let (work_budget, empty) = (WorkBudget::with_steps(1_000_000), json!({}));
         let numbers = Value::from((0..1024).collect::<Vec<u32>>());
-        let variables = JqVariables { stop: Some(&stop), ..variables(&empty) };
+        let variables = JqVariables { work_budget: Some(&work_budget), ..variables(&empty) };
         Jq::compile(filter, &[]).unwrap().apply(&numbers, variables).unwrap();
-        1_000_000 - stop.steps_left().unwrap()
+        1_000_000 - work_budget.steps_left().unwrap()
     };
     for filter in ["sort", "sort_by(-.)", "group_by(. % 7)", "unique"] {
         let time = spent(filter) - spent("reverse");

@@ -133,10 +133,12 @@ impl Limit {
         let unit = if rows.is_text { LINES } else { ROWS };
         let truncated = match output {
             None => truncated,
-            Some((output, stop)) => output.enforce(truncated.json.parse(), None, stop).map_err(|error| {
-                let amount = format!("{shown} of {total} {unit}");
-                format!("The result is too long, and can't be cut to {amount}: {error}. Request less.")
-            })?,
+            Some((output, work_budget)) => {
+                output.enforce(truncated.json.parse(), None, work_budget).map_err(|error| {
+                    let amount = format!("{shown} of {total} {unit}");
+                    format!("The result is too long, and can't be cut to {amount}: {error}. Request less.")
+                })?
+            }
         };
         let paging = self.more.as_ref().filter(|_| !rows.is_text);
         let next = paging.map(|paging| paging.next(args, shown, &self.text_arguments)).unwrap_or_default();
@@ -284,7 +286,7 @@ impl OmittedPart {
             json!({ "unit": unit, "shown": shown, "omitted": total - shown, "total": total, "next": next });
         let variables =
             TemplateValue::from_pairs([("limit", from_json(&numbers)), ("args", from_json(view.input.args))]);
-        template.render_within(&variables, &TemplateBudget::new(view.input.stop))
+        template.render_within(&variables, &TemplateBudget::new(view.input.work_budget))
     }
 }
 

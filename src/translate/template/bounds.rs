@@ -32,14 +32,14 @@ pub(super) const STEP_BYTES: u64 = 64;
 #[derive(Debug)]
 pub(crate) struct TemplateBudget {
     remaining_steps: Cell<u64>,
-    stop: Option<WorkBudget>,
+    work_budget: Option<WorkBudget>,
 }
 
 impl TemplateBudget {
     /// Creates the budget of one result or request, which is equal to the limit of a single template. `stop`
     /// is the work budget of the call, which is cancelled when no client waits for the result.
-    pub(crate) fn new(stop: Option<&WorkBudget>) -> Self {
-        Self { remaining_steps: Cell::new(FUEL), stop: stop.cloned() }
+    pub(crate) fn new(work_budget: Option<&WorkBudget>) -> Self {
+        Self { remaining_steps: Cell::new(FUEL), work_budget: work_budget.cloned() }
     }
 
     /// Fails if the budget is used up.
@@ -55,14 +55,14 @@ impl TemplateBudget {
     /// Charges the steps of a rendering.
     pub(super) fn spend(&self, steps: u64) {
         self.remaining_steps.set(self.remaining_steps.get().saturating_sub(steps));
-        if let Some(stop) = &self.stop {
-            stop.spend(steps);
+        if let Some(work_budget) = &self.work_budget {
+            work_budget.spend(steps);
         }
     }
 
     /// Whether steps are limited because the thread also serves other calls.
     pub(super) fn has_short_limit(&self) -> bool {
-        self.stop.as_ref().is_some_and(|stop| stop.steps_left().is_some())
+        self.work_budget.as_ref().is_some_and(|work_budget| work_budget.steps_left().is_some())
     }
 }
 
@@ -80,7 +80,7 @@ pub(super) struct RenderContext {
     variables: Value,
     lookup_left_bytes: AtomicU64,
     output_left_bytes: AtomicUsize,
-    stop: Option<WorkBudget>,
+    work_budget: Option<WorkBudget>,
 }
 
 /// Name of the variable through which filters find the [`RenderContext`]. No template can use the name,
@@ -93,7 +93,7 @@ impl RenderContext {
             variables: variables.clone(),
             lookup_left_bytes: AtomicU64::new(LOOKED_UP_LIMIT_BYTES),
             output_left_bytes: AtomicUsize::new(OUTPUT_LIMIT_BYTES),
-            stop: budget.stop.clone(),
+            work_budget: budget.work_budget.clone(),
         }
     }
 
@@ -115,7 +115,7 @@ impl RenderContext {
     /// Charges the work budget of the call for reading or writing bytes. Returns whether the call is
     /// cancelled.
     fn is_stopped_after(&self, bytes: u64) -> bool {
-        self.stop.as_ref().is_some_and(|stop| !stop.spend(bytes / STEP_BYTES))
+        self.work_budget.as_ref().is_some_and(|work_budget| !work_budget.spend(bytes / STEP_BYTES))
     }
 
     /// Fails if a lookup was rejected.

@@ -136,9 +136,9 @@ impl Template {
     /// # Errors
     ///
     /// As [`Self::render`], with a lower limit of work.
-    pub fn render_until(&self, variables: &Value, stop: &WorkBudget) -> Result<String, TemplateError> {
-        let rendered = self.render_within(variables, &TemplateBudget::new(Some(stop)));
-        if !stop.is_used_up() {
+    pub fn render_until(&self, variables: &Value, work_budget: &WorkBudget) -> Result<String, TemplateError> {
+        let rendered = self.render_within(variables, &TemplateBudget::new(Some(work_budget)));
+        if !work_budget.is_used_up() {
             return rendered;
         }
         Err(TemplateError::without_line(format!(

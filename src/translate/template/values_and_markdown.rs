@@ -13,14 +13,14 @@ use crate::translate::fields::distinct;
 /// Variables of the templates of a request: `args` and `input_responses`.
 pub fn request_variables(arguments: &Arguments) -> Value {
     Value::from_pairs([
-        ("args", from_map(&arguments.given)),
+        ("args", from_map(&arguments.values)),
         ("input_responses", from_map(&arguments.input_responses)),
     ])
 }
 
 /// Variables of progress and log messages to clients: `args`, and `status` if the upstream has responded.
 pub fn message_variables(arguments: &Arguments, status: Option<u16>) -> Value {
-    let args = ("args", from_map(&arguments.given));
+    let args = ("args", from_map(&arguments.values));
     Value::from_pairs([args].into_iter().chain(status.map(|status| ("status", Value::from(status)))))
 }
 

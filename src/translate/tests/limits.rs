@@ -118,7 +118,7 @@ fn the_output_of_a_filter_is_counted() {
 fn is_long(rule: Rule, body: &str) -> bool {
     let tool: ToolName = "get_weather".parse().unwrap();
     let (args, work_budget) = (json!({}), WorkBudget::with_steps(10_000));
-    let input = CallInput { stop: Some(&work_budget), ..CallInput::new(&tool, &args) };
+    let input = CallInput { work_budget: Some(&work_budget), ..CallInput::new(&tool, &args) };
     let media_type = if body.starts_with('{') { "application/json" } else { "text/plain" };
     let translation = translate(
         &translator(vec![rule], None),

@@ -71,7 +71,7 @@ impl Address {
     }
 
     /// Base path for display: hidden if it is secret.
-    pub(super) fn shown_base(&self) -> &str {
+    pub(super) fn displayed_base(&self) -> &str {
         if self.is_base_hidden { "/…" } else { &self.base }
     }
 
@@ -130,10 +130,10 @@ impl Address {
     /// # Errors
     ///
     /// As [`join`](Self::join).
-    pub(super) fn uri(&self, under: PathBase, path_and_query: &PathAndQuery) -> Result<Uri, http::Error> {
+    pub(super) fn uri(&self, base: PathBase, path_and_query: &PathAndQuery) -> Result<Uri, http::Error> {
         let path = path_and_query.as_str();
         let slash = if path.starts_with('/') { "" } else { "/" };
-        let path_and_query = match under {
+        let path_and_query = match base {
             PathBase::UrlItself if self.base.is_empty() => PathAndQuery::from_static("/"),
             PathBase::UrlItself => self.base.parse()?,
             PathBase::UpstreamUrl if !self.base.is_empty() || !slash.is_empty() => {
@@ -207,7 +207,7 @@ impl FromStr for Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let base = self.shown_base();
+        let base = self.displayed_base();
         match &self.socket {
             Some(socket) if base.is_empty() => write!(formatter, "unix:{}", socket.display()),
             Some(socket) => write!(formatter, "unix:{}:{base}", socket.display()),

@@ -88,7 +88,7 @@ impl HttpUpstream {
     /// The configured address, if there is only one.
     pub fn sole_address(&self) -> Option<&Address> {
         let settings = &self.settings;
-        settings.others.is_empty().then_some(&settings.address)
+        settings.other_addresses.is_empty().then_some(&settings.address)
     }
 
     /// Sends a request without the retries of `policy`, such as a token request, and reads the response.
@@ -103,11 +103,12 @@ impl HttpUpstream {
     /// Like [`Self::send`], but the failure does not contain the name of the upstream: `policy` adds the name
     /// after the last attempt.
     pub(in crate::upstream) async fn send_unnamed(&self, upstream_call: &UpstreamCall) -> UpstreamResult {
-        let UpstreamCall { request, response_limit_bytes, deadline, tried, context, .. } = upstream_call;
+        let UpstreamCall { request, response_limit_bytes, deadline, attempted_endpoints, context, .. } =
+            upstream_call;
         let UpstreamRequest::Http(request) = request else { return Err(Failure::wrong_kind()) };
         let reconnects_left = if upstream_call.idempotent { RECONNECT_LIMIT } else { 0 };
         let (response, mut in_flight) =
-            self.open_at_any(request, tried, deadline.latest, context, reconnects_left).await?;
+            self.open_at_any(request, attempted_endpoints, deadline.latest, context, reconnects_left).await?;
         let account = upstream_call.account(*response_limit_bytes);
         let result =
             response.read_whole(*response_limit_bytes, account, upstream_call.progress.as_ref()).await;
@@ -122,8 +123,9 @@ impl HttpUpstream {
         request: HttpRequest,
         deadline: Instant,
     ) -> Result<IncomingResponse, Failure> {
-        let tried = AttemptedEndpoints::default();
-        let (response, mut in_flight) = self.open_at_any(&request, &tried, deadline, context, 0).await?;
+        let attempted_endpoints = AttemptedEndpoints::default();
+        let (response, mut in_flight) =
+            self.open_at_any(&request, &attempted_endpoints, deadline, context, 0).await?;
         in_flight.record(Ok(response.head.status));
         Ok(response)
     }
@@ -132,7 +134,7 @@ impl HttpUpstream {
     async fn open_at_any(
         &self,
         request: &HttpRequest,
-        tried: &AttemptedEndpoints,
+        attempted_endpoints: &AttemptedEndpoints,
         deadline: Instant,
         context: &CallContext,
         mut reconnects_left: u32,
@@ -141,7 +143,7 @@ impl HttpUpstream {
             Some(credentials) => Some(credentials.credential(context).await.map_err(Failure::Credential)?),
             None => None,
         };
-        let mut in_flight = self.endpoints.pick(tried, deadline, context).await?;
+        let mut in_flight = self.endpoints.pick(attempted_endpoints, deadline, context).await?;
         loop {
             match self.open_at(&in_flight, request, credential.clone()).await {
                 Ok(response) => return Ok((response, in_flight)),
@@ -241,7 +243,7 @@ pub(super) fn request_to(
     address: &Address,
     request: &HttpRequest,
 ) -> Result<Request<Bytes>, Failure> {
-    let uri = address.uri(request.under, &request.path_and_query);
+    let uri = address.uri(request.base, &request.path_and_query);
     let uri = uri.and_then(|uri| with_query(settings, uri));
     let mut outgoing = Request::new(request.body.clone());
     *outgoing.method_mut() = request.method.clone();
@@ -271,7 +273,7 @@ impl HttpSettings {
     /// Path, query and headers of a request for display: secrets are masked, and headers that are the same
     /// for every request, such as `User-Agent`, are omitted.
     pub fn describe_request(&self, request: &HttpRequest) -> (String, HeaderMap) {
-        let mut target = format!("{}{}", self.address.shown_base(), request.path_and_query);
+        let mut target = format!("{}{}", self.address.displayed_base(), request.path_and_query);
         for QueryParameter { name, value, is_secret } in &self.query {
             target.push(if target.contains('?') { '&' } else { '?' });
             let mut parameter = String::new();
@@ -396,8 +398,8 @@ impl HttpUpstream {
         remove_hop_by_hop(request.headers_mut());
         request.headers_mut().remove(header::EXPECT);
         let path = request.uri().path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
-        let (tried, context) = (AttemptedEndpoints::default(), CallContext::default());
-        let mut in_flight = self.endpoints.pick(&tried, deadline, &context).await?;
+        let (attempted_endpoints, context) = (AttemptedEndpoints::default(), CallContext::default());
+        let mut in_flight = self.endpoints.pick(&attempted_endpoints, deadline, &context).await?;
         loop {
             let address = &in_flight.endpoint.connections.address;
             *request.uri_mut() = address.join(&path).map_err(|error| Failure::Unsendable(error.into()))?;

@@ -50,7 +50,7 @@ pub struct HttpSettings {
     /// First address of the service.
     pub address: Address,
     /// More addresses of the same service, with the same data. Either all addresses are `https://`, or none.
-    pub others: Vec<Address>,
+    pub other_addresses: Vec<Address>,
     /// HTTP version.
     pub protocol: HttpVersion,
     /// TLS settings. `Some` for `https://` addresses only.
@@ -120,7 +120,7 @@ impl HttpSettings {
         Self {
             name,
             address,
-            others: Vec::new(),
+            other_addresses: Vec::new(),
             protocol: HttpVersion::Auto,
             tls: None,
             connect_timeout: Self::CONNECT_TIMEOUT_DEFAULT,
@@ -138,6 +138,6 @@ impl HttpSettings {
 
     /// The first address, then the others.
     pub fn addresses(&self) -> impl Iterator<Item = &Address> {
-        std::iter::once(&self.address).chain(&self.others)
+        std::iter::once(&self.address).chain(&self.other_addresses)
     }
 }

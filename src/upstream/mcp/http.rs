@@ -321,8 +321,8 @@ fn post_request(
 }
 
 fn request(method: Method, headers: HeaderMap, body: Bytes) -> HttpRequest {
-    let (under, path_and_query) = (PathBase::UrlItself, PathAndQuery::from_static("/"));
-    HttpRequest { method, under, path_and_query, headers, body }
+    let (base, path_and_query) = (PathBase::UrlItself, PathAndQuery::from_static("/"));
+    HttpRequest { method, base, path_and_query, headers, body }
 }
 
 // Messages from the server.

@@ -139,7 +139,7 @@ const RESOURCE_TEMPLATES: ListName = ("resources/templates/list", "resourceTempl
 
 /// Lists to fetch in addition to the list of tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct WantedLists {
+pub struct RequestedLists {
     /// List of prompts.
     pub prompts: bool,
     /// Lists of resources and of resource templates.
@@ -203,7 +203,7 @@ impl McpUpstream {
     /// [`UpstreamError`] if the server is unreachable, rejects the request, or sends an invalid response.
     pub async fn list(
         &self,
-        requested: WantedLists,
+        requested: RequestedLists,
         known_lists: Option<&McpLists>,
     ) -> Result<(McpLists, Option<UpstreamError>), UpstreamError> {
         let to_error = |failure: Failure| failure.into_error(self.name());

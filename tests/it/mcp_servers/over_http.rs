@@ -10,7 +10,7 @@ use glossator::{
     server::App,
     upstream::{
         http::HttpSettings,
-        mcp::{McpTransport, McpUpstream, WantedLists},
+        mcp::{McpTransport, McpUpstream, RequestedLists},
     },
 };
 use serde_json::{Value, json};
@@ -199,7 +199,7 @@ async fn a_server_that_is_no_longer_configured_is_left_though_it_has_no_notifica
     let address = format!("http://{}/mcp", old.address).parse().unwrap();
     let settings = HttpSettings::new("old".parse().unwrap(), address);
     let upstream = McpUpstream::new(McpTransport::Http(Box::new(settings)));
-    upstream.list(WantedLists::default(), None).await.unwrap();
+    upstream.list(RequestedLists::default(), None).await.unwrap();
     let listens = |request: &ReceivedRequest| request.line().starts_with("GET /mcp");
     old.until("it listens", |state| state.requests.iter().any(listens)).await;
     drop(upstream);

@@ -144,7 +144,7 @@ impl FormatParser for Pairs {
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, ReadError> {
-        self.extract(view.text()?, None, view.input.stop).map(Extracted::Value)
+        self.extract(view.text()?, None, view.input.work_budget).map(Extracted::Value)
     }
 }
 
@@ -174,7 +174,7 @@ impl Pairs {
         &self,
         text: &str,
         used_fields: Option<&Fields>,
-        stop: Option<&WorkBudget>,
+        work_budget: Option<&WorkBudget>,
     ) -> Result<Value, ReadError> {
         let text = &*with_plain_line_ends(text);
         let expected = || match &self.pattern {
@@ -185,7 +185,8 @@ impl Pairs {
             }
         };
         if self.each == EachPairs::Text {
-            let (object, _) = self.object(LineBlock { line: 1, text }, used_fields, RECORD_LIMIT, stop)?;
+            let (object, _) =
+                self.object(LineBlock { line: 1, text }, used_fields, RECORD_LIMIT, work_budget)?;
             if object.is_empty() {
                 return Err(read_error!("expected {}", expected()));
             }
@@ -193,7 +194,7 @@ impl Pairs {
         }
         let mut remaining = Self::PAIRS_OF_BLOCKS_LIMIT;
         let objects = self.records.blocks(text).filter_map(|block| {
-            match self.object(block, None, remaining.min(RECORD_LIMIT), stop) {
+            match self.object(block, None, remaining.min(RECORD_LIMIT), work_budget) {
                 Ok((object, count)) => {
                     remaining -= count;
                     (!object.is_empty()).then_some(Ok(Value::Object(object)))
@@ -214,10 +215,11 @@ impl Pairs {
         block: LineBlock<'_>,
         used_fields: Option<&Fields>,
         limit: usize,
-        stop: Option<&WorkBudget>,
+        work_budget: Option<&WorkBudget>,
     ) -> Result<(Map<String, Value>, usize), ReadError> {
         let (top_level, stack) = Default::default();
-        let mut builder = Builder { pairs: self, used_fields, stop, limit, count: 0, top_level, stack };
+        let mut builder =
+            Builder { pairs: self, used_fields, work_budget, limit, count: 0, top_level, stack };
         for line in block.split(b'\n') {
             builder.add_line(line.text).map_err(|error| line.locate(error))?;
         }
@@ -270,7 +272,7 @@ struct Builder<'p, 't> {
     pairs: &'p Pairs,
     /// Fields whose outermost keys are extracted; `None` to extract all keys.
     used_fields: Option<&'p Fields>,
-    stop: Option<&'p WorkBudget>,
+    work_budget: Option<&'p WorkBudget>,
     /// Maximum number of pairs, and their number so far.
     limit: usize,
     count: usize,
@@ -374,7 +376,10 @@ impl<'t> Builder<'_, 't> {
         self.close(0);
         for found in pattern.captures_iter(bare) {
             // The search for the next match may read the whole rest of the line.
-            WorkBudget::check_search(self.stop, bare.len() - found.get(0).map_or(0, |whole| whole.start()))?;
+            WorkBudget::check_search(
+                self.work_budget,
+                bare.len() - found.get(0).map_or(0, |whole| whole.start()),
+            )?;
             let (Some(key), Some(value)) = (found.name("key"), found.name("value")) else { continue };
             let key = key.as_str().trim();
             if !key.is_empty() {

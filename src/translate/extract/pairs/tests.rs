@@ -276,12 +276,12 @@ fn lines_continue_the_last_pair_of_a_pattern() {
 
 #[test]
 fn pairs_stop_when_the_call_is_cancelled() {
-    let stop = WorkBudget::default();
+    let work_budget = WorkBudget::default();
     let pairs = matching("(?<key>a)(?<value>b)");
-    assert!(pairs.extract("abab", None, Some(&stop)).is_ok());
-    stop.cancel();
+    assert!(pairs.extract("abab", None, Some(&work_budget)).is_ok());
+    work_budget.cancel();
     assert_eq!(
-        pairs.extract("abab", None, Some(&stop)).unwrap_err().to_string(),
+        pairs.extract("abab", None, Some(&work_budget)).unwrap_err().to_string(),
         format!("line 1: {STOPPED}")
     );
 }

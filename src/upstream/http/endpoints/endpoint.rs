@@ -103,7 +103,7 @@ pub(in crate::upstream::http) struct InFlightRequest {
     /// Context of the call that the request is for.
     pub(in crate::upstream::http) context: CallContext,
     /// Endpoints that the call was sent to.
-    pub(super) tried: AttemptedEndpoints,
+    pub(super) attempted_endpoints: AttemptedEndpoints,
     pub(super) deadline: Instant,
     /// Whether the upstream had no other endpoint.
     is_only: bool,
@@ -114,7 +114,7 @@ impl InFlightRequest {
     pub(super) fn new(
         endpoint: Arc<Endpoint>,
         is_only: bool,
-        tried: &AttemptedEndpoints,
+        attempted_endpoints: &AttemptedEndpoints,
         deadline: Instant,
         context: &CallContext,
     ) -> Self {
@@ -123,8 +123,8 @@ impl InFlightRequest {
             .condition
             .lock()
             .request_started(&endpoint.connections.settings.outlier_detection, Instant::now());
-        let (context, tried) = (context.clone(), tried.clone());
-        Self { endpoint, context, tried, deadline, is_only, is_recorded: false }
+        let (context, attempted_endpoints) = (context.clone(), attempted_endpoints.clone());
+        Self { endpoint, context, attempted_endpoints, deadline, is_only, is_recorded: false }
     }
 
     /// Records the result of the request: after the whole response, or after the headers of a streamed

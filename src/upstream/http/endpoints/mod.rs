@@ -78,16 +78,16 @@ impl Endpoints {
     /// [`Failure`] if no address is known, because no host name could be resolved.
     pub(super) async fn pick(
         self: &Arc<Self>,
-        tried: &AttemptedEndpoints,
+        attempted_endpoints: &AttemptedEndpoints,
         deadline: Instant,
         context: &CallContext,
     ) -> Result<InFlightRequest, Failure> {
         let endpoints = self.known().await?;
-        let endpoint = pick(&endpoints, tried, |_| true).expect("there is an endpoint");
+        let endpoint = pick(&endpoints, attempted_endpoints, |_| true).expect("there is an endpoint");
         if endpoints.len() > 1 {
-            tried.add(endpoint.id);
+            attempted_endpoints.add(endpoint.id);
         }
-        Ok(InFlightRequest::new(endpoint, endpoints.len() == 1, tried, deadline, context))
+        Ok(InFlightRequest::new(endpoint, endpoints.len() == 1, attempted_endpoints, deadline, context))
     }
 
     /// Records the failure of a request. If the endpoint was not reached and there is another endpoint, moves
@@ -103,9 +103,16 @@ impl Endpoints {
         let endpoints = self.current.load();
         // The only endpoint is never recorded in `tried`.
         let is_eligible = |rank: Rank| !rank.is_ejected && !rank.is_tried;
-        let endpoint = pick(&endpoints, &failed.tried, is_eligible).filter(|_| endpoints.len() > 1)?;
-        failed.tried.add(endpoint.id);
-        Some(InFlightRequest::new(endpoint, false, &failed.tried, failed.deadline, &failed.context))
+        let endpoint =
+            pick(&endpoints, &failed.attempted_endpoints, is_eligible).filter(|_| endpoints.len() > 1)?;
+        failed.attempted_endpoints.add(endpoint.id);
+        Some(InFlightRequest::new(
+            endpoint,
+            false,
+            &failed.attempted_endpoints,
+            failed.deadline,
+            &failed.context,
+        ))
     }
 
     /// Snapshots of the current endpoints.
@@ -141,7 +148,7 @@ struct Rank {
 /// as even as with the least loaded endpoint, and simultaneous requests do not all choose the same endpoint.
 fn pick(
     endpoints: &[Entry],
-    tried: &AttemptedEndpoints,
+    attempted_endpoints: &AttemptedEndpoints,
     fits: impl Fn(Rank) -> bool,
 ) -> Option<Arc<Endpoint>> {
     if let [only] = endpoints {
@@ -149,7 +156,7 @@ fn pick(
     }
     let now = Instant::now();
     let ranked = endpoints.iter().map(|Entry { endpoint, last_resort }| {
-        let (is_ejected, is_tried) = (!endpoint.is_available(now), tried.has(endpoint.id));
+        let (is_ejected, is_tried) = (!endpoint.is_available(now), attempted_endpoints.has(endpoint.id));
         (Rank { is_ejected, is_tried, is_last_resort: *last_resort }, endpoint)
     });
     let mut ranked: Vec<_> = ranked.collect();

@@ -207,13 +207,16 @@ fn endpoints(addresses: &[&str]) -> Arc<Endpoints> {
         base_ejection_time: Duration::from_secs(5),
         ..OutlierDetectionSettings::default()
     };
-    let settings = HttpSettings { others: addresses.collect(), outlier_detection, ..settings };
+    let settings = HttpSettings { other_addresses: addresses.collect(), outlier_detection, ..settings };
     Endpoints::new(Arc::new(settings), Lookup::System)
 }
 
-async fn pick_endpoint(endpoints: &Arc<Endpoints>, tried: &AttemptedEndpoints) -> InFlightRequest {
+async fn pick_endpoint(
+    endpoints: &Arc<Endpoints>,
+    attempted_endpoints: &AttemptedEndpoints,
+) -> InFlightRequest {
     let deadline = Instant::now() + Duration::from_secs(1);
-    endpoints.pick(tried, deadline, &CallContext::default()).await.unwrap()
+    endpoints.pick(attempted_endpoints, deadline, &CallContext::default()).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,8 +260,11 @@ async fn all_endpoints_are_used_if_all_are_ejected() {
     }
     let is_ejected = |one: &AddressView| matches!(one.state, EndpointState::Ejected { .. });
     assert!(endpoints.view().iter().all(is_ejected));
-    let tried = AttemptedEndpoints::default();
-    let (one, other) = (pick_endpoint(&endpoints, &tried).await, pick_endpoint(&endpoints, &tried).await);
+    let attempted_endpoints = AttemptedEndpoints::default();
+    let (one, other) = (
+        pick_endpoint(&endpoints, &attempted_endpoints).await,
+        pick_endpoint(&endpoints, &attempted_endpoints).await,
+    );
     assert_ne!(one.endpoint.id, other.endpoint.id);
 }
 
@@ -266,11 +272,11 @@ async fn all_endpoints_are_used_if_all_are_ejected() {
 async fn an_attempt_that_follows_goes_to_another_address() {
     let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2", "http://10.0.0.3"]);
     for _ in 0..20 {
-        let tried = AttemptedEndpoints::default();
+        let attempted_endpoints = AttemptedEndpoints::default();
         let mut ids: Vec<_> = [
-            pick_endpoint(&endpoints, &tried).await,
-            pick_endpoint(&endpoints, &tried).await,
-            pick_endpoint(&endpoints, &tried).await,
+            pick_endpoint(&endpoints, &attempted_endpoints).await,
+            pick_endpoint(&endpoints, &attempted_endpoints).await,
+            pick_endpoint(&endpoints, &attempted_endpoints).await,
         ]
         .iter()
         .map(|in_flight| in_flight.endpoint.id)
@@ -278,7 +284,7 @@ async fn an_attempt_that_follows_goes_to_another_address() {
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), 3);
-        let fourth = pick_endpoint(&endpoints, &tried).await;
+        let fourth = pick_endpoint(&endpoints, &attempted_endpoints).await;
         assert!(endpoints.pick_other(&fourth).is_none());
     }
 }
@@ -311,8 +317,8 @@ async fn the_other_address_family_is_used_if_the_first_is_ejected() {
                 .is_ipv6()
         );
     }
-    let tried = AttemptedEndpoints::default();
-    let first = pick_endpoint(&endpoints, &tried).await;
+    let attempted_endpoints = AttemptedEndpoints::default();
+    let first = pick_endpoint(&endpoints, &attempted_endpoints).await;
     let other = endpoints.pick_other(&first).unwrap();
     assert!(
         first.endpoint.connections.at.unwrap().is_ipv6() && other.endpoint.connections.at.unwrap().is_ipv4()
@@ -321,8 +327,8 @@ async fn the_other_address_family_is_used_if_the_first_is_ejected() {
 
 #[tokio::test(start_paused = true)]
 async fn an_only_address_that_cannot_be_reached_is_tried_once() {
-    let (endpoints, tried) = (endpoints(&["http://10.0.0.1"]), AttemptedEndpoints::default());
-    let in_flight = pick_endpoint(&endpoints, &tried).await;
+    let (endpoints, attempted_endpoints) = (endpoints(&["http://10.0.0.1"]), AttemptedEndpoints::default());
+    let in_flight = pick_endpoint(&endpoints, &attempted_endpoints).await;
     assert!(endpoints.pick_other(&in_flight).is_none());
 }
 
