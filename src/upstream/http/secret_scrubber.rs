@@ -10,7 +10,7 @@ use base64::{
     engine::general_purpose::{STANDARD, STANDARD_NO_PAD},
 };
 use bytes::Bytes;
-use http::{HeaderValue, header};
+use http::{HeaderName, HeaderValue, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use regex::bytes::Regex;
 
@@ -53,8 +53,8 @@ impl SecretScrubber {
     }
 
     fn from_secrets(certain: &[String], possible: &[String]) -> Self {
-        // In responses that are not errors, only complete secrets in lower, upper or original case are
-        // searched: the regex engine finds such literals fast, but for any mixed case it reads every byte.
+        // Responses that are not errors are searched only for complete secrets in lower, upper or original
+        // case: the regex engine finds such literals fast, but a case-insensitive search reads every byte.
         let forms = certain.iter().flat_map(|secret| forms(secret.trim()));
         let cases = forms.flat_map(|form| [form.to_lowercase(), form.to_uppercase(), form]);
         let long_forms = cases.filter(|form| form.len() >= Self::MIN_BYTES_IN_DATA);
@@ -106,7 +106,7 @@ impl HttpSettings {
 fn secrets_of(settings: &HttpSettings) -> (Vec<String>, Vec<String>) {
     let (mut certain, mut possible) = (Vec::new(), Vec::new());
     let headers = settings.headers.iter().filter(|(_, value)| value.is_sensitive());
-    let headers = headers.map(|(name, value)| (name.to_string(), secrets_in(value)));
+    let headers = headers.map(|(name, value)| (name.to_string(), secrets_in(name, value)));
     let parameters = settings.query.iter().filter(|parameter| parameter.is_secret);
     // Pages often contain their own URL. Together with the parameter's name, even a short value is long
     // enough to be searched.
@@ -158,12 +158,21 @@ fn beginning_of(form: &str) -> Option<String> {
     Some(format!(r#"{}[^\s"'<>,;]*"#, regex::escape(beginning)))
 }
 
-/// Secret parts of a header's value: the whole value, or the credential after a scheme and the password in
-/// it.
-fn secrets_in(value: &HeaderValue) -> Vec<String> {
+/// Secret parts of a header's value: the whole value, unless it begins with an authentication scheme; the
+/// credential after a scheme, and the password in it; each cookie, and its value.
+fn secrets_in(name: &HeaderName, value: &HeaderValue) -> Vec<String> {
     let Ok(value) = value.to_str() else { return Vec::new() };
+    if *name == header::COOKIE {
+        let cookies = value.split(';').map(str::trim);
+        let with_values =
+            cookies.flat_map(|cookie| [Some(cookie), cookie.split_once('=').map(|pair| pair.1)]);
+        return with_values.flatten().map(str::to_owned).collect();
+    }
     let Some((scheme, credential)) = value.split_once(' ') else { return vec![value.to_owned()] };
     let mut secrets = vec![credential.trim().to_owned()];
+    if !name.as_str().ends_with("authorization") {
+        secrets.push(value.to_owned());
+    }
     let decoded = STANDARD.decode(credential.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     if let Some((_, password)) = decoded.as_deref().and_then(|pair| pair.split_once(':'))
         && scheme.eq_ignore_ascii_case("basic")
@@ -269,6 +278,17 @@ mod tests {
             check(&scrubber, status, "<p>sk-1234/5678+abcd=efgh&amp;ijkl</p>", "<p>[redacted]</p>");
             check(&scrubber, status, "nothing of it", "nothing of it");
         }
+    }
+
+    #[test]
+    fn the_secrets_of_a_header_depend_on_its_name() {
+        let secrets =
+            |name: HeaderName, value: &'static str| secrets_in(&name, &HeaderValue::from_static(value));
+        assert_eq!(secrets(header::AUTHORIZATION, "Bearer abc"), ["abc"]);
+        assert_eq!(secrets(header::AUTHORIZATION, "Basic dTpw"), ["dTpw", "p"]);
+        assert_eq!(secrets(header::COOKIE, "id=a b; lang=no"), ["id=a b", "a b", "lang=no", "no"]);
+        let password = HeaderName::from_static("x-password");
+        assert_eq!(secrets(password, "correct horse"), ["horse", "correct horse"]);
     }
 
     #[test]
