@@ -102,7 +102,8 @@ fn decode_path(path: &str) -> Result<String, &'static str> {
     Ok(decoded)
 }
 
-/// Headers as `HTTP_…` variables. Several headers of one name are joined.
+/// Headers as `HTTP_…` variables. Several headers of one name are joined, those of `Cookie` as one cookie
+/// string (RFC 9113, section 8.2.3).
 ///
 /// Omitted:
 ///
@@ -120,7 +121,7 @@ fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
         let values = headers.get_all(name).iter();
         let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
         let variable = format!("HTTP_{}", name.as_str().to_ascii_uppercase().replace('-', "_"));
-        (variable, values.join(", "))
+        (variable, values.join(if *name == header::COOKIE { "; " } else { ", " }))
     };
     names.map(to_variable).collect()
 }

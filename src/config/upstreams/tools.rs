@@ -169,7 +169,9 @@ impl NameRules {
         if section.value.key.is_some_and(|key| key.name == "resources") {
             return Ok(());
         }
-        let is_invalid = |node: &&Node| node.as_text().is_some_and(|text| text.parse::<ToolName>().is_err());
+        let is_invalid = |node: &&Node| {
+            node.as_text().is_some_and(|text| !text.is_empty() && text.parse::<ToolName>().is_err())
+        };
         let Some(node) = section.get("prefix").filter(is_invalid) else { return Ok(()) };
         let message = format!("`prefix` can't begin a name, found {}", node.describe());
         let help = "write ASCII letters, digits, `_`, `-` and `.`: `git_`";

@@ -115,8 +115,9 @@ impl EndpointCondition {
         now: Instant,
     ) -> Option<StateChange> {
         let limit = settings.consecutive_failures?;
+        let is_probe = std::mem::take(&mut self.is_probing);
         // Requests that were in flight together fail together, and count as one failure.
-        if self.ejected_until.is_some_and(|until| now < until) && !std::mem::take(&mut self.is_probing) {
+        if self.ejected_until.is_some_and(|until| now < until) && !is_probe {
             return None;
         }
         self.failures = self.failures.saturating_add(1);
@@ -163,18 +164,37 @@ mod tests {
                 Some(StateChange::Ejected(seconds * SECOND))
             );
             assert_eq!(condition.state(now), EndpointState::Ejected { remaining: seconds * SECOND });
-            assert_eq!(condition.record_failure(&settings, now), None, "it is out already");
+            assert_eq!(condition.record_failure(&settings, now), None, "already ejected");
             now += seconds * SECOND;
             assert_eq!(condition.state(now), EndpointState::Probing);
             condition.request_started(&settings, now);
-            assert_eq!(condition.state(now), EndpointState::Ejected { remaining: SECOND }, "one is enough");
+            assert_eq!(
+                condition.state(now),
+                EndpointState::Ejected { remaining: SECOND },
+                "one probe is enough"
+            );
         }
-        assert_eq!(condition.state(now + 3 * SECOND), EndpointState::Probing, "that one never came back");
+        assert_eq!(condition.state(now + 3 * SECOND), EndpointState::Probing, "the probe had no result");
         assert_eq!(condition.record_success(), Some(StateChange::Recovered));
         assert_eq!(
             (condition.state(now), condition.record_failure(&settings, now)),
             (EndpointState::Healthy, None)
         );
+    }
+
+    #[test]
+    fn a_request_from_before_a_slow_probe_is_no_second_failure() {
+        let settings = OutlierDetectionSettings {
+            consecutive_failures: Some(1),
+            base_ejection_time: SECOND,
+            max_ejection_time: 60 * SECOND,
+        };
+        let (mut condition, start) = (EndpointCondition::default(), Instant::now());
+        assert!(condition.record_failure(&settings, start).is_some());
+        condition.request_started(&settings, start + SECOND);
+        let probe_failed = start + 5 * SECOND / 2;
+        assert_eq!(condition.record_failure(&settings, probe_failed), Some(StateChange::Ejected(2 * SECOND)));
+        assert_eq!(condition.record_failure(&settings, probe_failed + SECOND / 10), None);
     }
 
     #[test]
@@ -186,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn some_failed_checks_make_it_unhealthy_and_one_good_one_well() {
+    fn some_failed_checks_make_it_unhealthy_and_one_passed_check_healthy() {
         let mut condition = EndpointCondition::default();
         assert_eq!(condition.record_check(false, 2), None);
         assert_eq!(condition.record_check(false, 2), Some(StateChange::Unhealthy));
