@@ -54,7 +54,7 @@ pub(super) struct RequestSettings {
     /// MCP servers: name of the tool, as the server lists it.
     tool: Option<String>,
     /// Commands: further arguments, a template each. MCP tools: arguments, in which every string is a
-    /// template; all arguments of the call when absent.
+    /// template; by default, all arguments of the call.
     #[key(kind = ValueKind::Either(&[ValueKind::List(&ValueKind::Scalar), ValueKind::Map(&ValueKind::Anything)]))]
     arguments: ReadElsewhere,
     /// Commands: arguments whose value may start with `-`. The command then reads it as an option.
