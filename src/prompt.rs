@@ -87,7 +87,7 @@ impl Prompt {
     ///
     /// # Errors
     ///
-    /// A sentence that names each argument that is missing, unknown or not a string.
+    /// A message that names each argument that is missing, unknown or not a string.
     pub fn check(&self, arguments: Map<String, Value>) -> Result<Arguments, String> {
         let missing =
             |argument: &&PromptArgument| argument.required && !arguments.contains_key(&argument.name);

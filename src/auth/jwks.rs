@@ -237,7 +237,7 @@ impl Jwks {
     ///
     /// # Errors
     ///
-    /// A sentence if the document is malformed, lists more than [`Self::LIMIT`] keys, or has no usable key.
+    /// A message if the document is malformed, lists more than [`Self::LIMIT`] keys, or has no usable key.
     pub fn read(document: &[u8]) -> Result<Self, String> {
         let document: Value = serde_json::from_slice(document).map_err(|_| NOT_JSON)?;
         let entries = document.get("keys").and_then(Value::as_array).ok_or(NOT_JSON)?;

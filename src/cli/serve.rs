@@ -304,6 +304,6 @@ impl BoundServer {
 /// Notifies systemd of a state, if systemd has set `NOTIFY_SOCKET`.
 fn notify_supervisor(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(&[state]) {
-        warn!(%error, "systemd can't be notified: `NOTIFY_SOCKET` can't be reached");
+        warn!(%error, "systemd not notified of the start or stop: `NOTIFY_SOCKET` can't be reached");
     }
 }

@@ -336,7 +336,7 @@ fn read_recording(value: &Cursor<'_>) -> Checked<Option<UpstreamResponse>> {
 ///
 /// # Errors
 ///
-/// A sentence with the reason why the example cannot be rewritten: the new text would parse to something
+/// A message with the reason why the example cannot be rewritten: the new text would parse to something
 /// else, or another part of the file would change too (an alias, or a rule with parameters).
 pub fn update_expectation(text: &str, route: &str, index: usize, expect: &Value) -> Result<String, String> {
     let root = tree_of(text).ok_or("the file can't be read")?;

@@ -52,7 +52,7 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// A sentence, if the file is malformed.
+    /// A message, if the file is malformed.
     pub fn read(recording: &Bytes) -> Result<Self, String> {
         if is_har(recording) {
             return read_har(recording).map(Self::Har);
@@ -65,7 +65,7 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// A sentence, if no response matches the selection.
+    /// A message, if no response matches the selection.
     pub fn choose(self, choice: Option<&EntryChoice>) -> Result<UpstreamResponse, String> {
         let mut exchanges = match (self, choice) {
             (Self::One(response) | Self::Body(response), None) => return Ok(response),
@@ -107,7 +107,7 @@ impl UpstreamResponse {
     ///
     /// # Errors
     ///
-    /// A sentence, if the headers are malformed.
+    /// A message, if the headers are malformed.
     pub fn from_recording(recording: &Bytes) -> Result<Self, String> {
         let mut rest = recording.clone();
         let mut response = Self::new(StatusCode::OK, HeaderMap::new(), rest.clone());

@@ -190,9 +190,9 @@ impl<'a> AccessLog<'a> {
     }
 
     pub(super) fn log_panic(&mut self) {
-        self.recorded.reason = Some("translation of the response panicked".to_owned());
+        self.recorded.reason = Some("bug: processing the response panicked".to_owned());
         let route = &self.route.definition.name;
-        error!(%route, request_id = %self.call.request_id, "translation of the response panicked");
+        error!(%route, request_id = %self.call.request_id, "bug: processing the response panicked");
     }
 
     /// Ends the entry of a call whose operation is a task, which continues or was cancelled.

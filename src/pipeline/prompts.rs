@@ -110,7 +110,7 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// A sentence if the arguments can't be built.
+    /// A message if the arguments can't be built.
     async fn call_on_behalf(
         &self,
         route_call: &RouteCall,

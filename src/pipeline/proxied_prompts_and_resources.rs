@@ -76,7 +76,7 @@ impl UriPattern {
     ///
     /// # Errors
     ///
-    /// A sentence if the template is invalid or too long, or its regex takes more than 256 KiB.
+    /// A message if the template is invalid or too long, or its regex takes more than 256 KiB.
     pub fn parse(template: &str, excluded: Vec<String>) -> Result<Self, String> {
         let max_bytes = UriTemplate::MAX_BYTES;
         if template.len() > max_bytes {
@@ -124,7 +124,7 @@ impl ProxiedTable {
     ///
     /// # Errors
     ///
-    /// A sentence if the configuration, or an earlier upstream, has another entry with its key.
+    /// A message if the configuration, or an earlier upstream, has another entry with its key.
     pub fn add(
         &mut self,
         entry: ProxiedEntry,

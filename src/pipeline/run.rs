@@ -72,7 +72,7 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// A sentence for the model about the invalid arguments.
+    /// A message for the model about the invalid arguments.
     pub async fn check_arguments(
         &self,
         route: &Arc<BoundRoute>,

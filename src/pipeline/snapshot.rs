@@ -87,7 +87,7 @@ pub struct AwaitedLists {
 /// Server whose tools or prompts are not known yet, with the names that they may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AwaitedServer {
-    /// Prefix of all names except those in `given`.
+    /// Prefix of all names except those in `names`.
     pub prefix: String,
     /// Explicitly configured names.
     pub names: Vec<String>,

@@ -105,7 +105,7 @@ impl InputSchema {
     ///
     /// # Errors
     ///
-    /// A sentence for the model that lists each invalid argument with the expected and the found value.
+    /// A message for the model that lists each invalid argument with the expected and the found value.
     pub fn check(&self, arguments: Arguments) -> Result<Arguments, String> {
         self.check_within(arguments, CHECK_STEP_LIMIT).unwrap_or_else(|_| Err(TOO_COSTLY.to_owned()))
     }

@@ -172,7 +172,7 @@ impl UpstreamName {
 }
 
 impl FromStr for UpstreamName {
-    /// A sentence for the operator.
+    /// A message for the operator.
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

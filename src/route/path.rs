@@ -106,7 +106,7 @@ impl PathTemplate {
     ///
     /// # Errors
     ///
-    /// A sentence for the model if an argument is missing, empty, not a scalar, or would change the segments
+    /// A message for the model if an argument is missing, empty, not a scalar, or would change the segments
     /// of the path.
     pub(super) fn fill(&self, arguments: &Arguments) -> Result<String, String> {
         let mut path = String::new();
@@ -268,7 +268,7 @@ impl QueryTemplate {
     ///
     /// # Errors
     ///
-    /// A sentence for the model if an argument is missing or not a scalar.
+    /// A message for the model if an argument is missing or not a scalar.
     pub(super) fn fill(&self, arguments: &Arguments) -> Result<String, String> {
         let mut query = String::new();
         for Parameter { separator, name, value } in &self.parameters {

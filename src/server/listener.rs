@@ -26,7 +26,7 @@ const BACKLOG: u32 = 4_096;
 ///
 /// # Errors
 ///
-/// A sentence, if the address can't be bound.
+/// A message, if the address can't be bound.
 pub fn bind(address: SocketAddr) -> Result<TcpListener, String> {
     let listen = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
@@ -153,14 +153,14 @@ impl AdminListener {
     ///
     /// # Errors
     ///
-    /// A sentence, if the configuration sets the address and it can't be bound.
+    /// A message, if the configuration sets the address and it can't be bound.
     pub async fn open(settings: &AdminSettings, admin: Admin) -> Result<Option<Self>, String> {
         let Some(address) = settings.listen else { return Ok(None) };
         let listener = match bind(address) {
             Ok(listener) => listener,
             Err(error) if settings.is_listen_explicit => return Err(error),
             Err(error) => {
-                warn!(%error, "admin port unavailable; `listen` under `admin` sets another");
+                warn!(%error, "admin API not served: its port is unavailable; `listen` under `admin` sets another");
                 return Ok(None);
             }
         };

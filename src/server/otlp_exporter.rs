@@ -94,7 +94,7 @@ impl Exporter {
     pub(super) async fn end(self) {
         self.stop.cancel();
         if timeout(FLUSH_TIMEOUT, self.tasks.join_all()).await.is_err() {
-            warn!(after = ?FLUSH_TIMEOUT, "telemetry lost at shutdown");
+            warn!(timeout = ?FLUSH_TIMEOUT, "telemetry lost at shutdown");
         }
     }
 }
@@ -179,7 +179,7 @@ impl Collector {
                         info!(signal, failed_requests, "collector accepts telemetry again");
                     }
                     if rejected > 0 {
-                        warn!(signal, rejected, "collector rejected some telemetry");
+                        warn!(signal, rejected, "collector rejected spans or data points");
                         let reason = Untrusted(&message);
                         debug!(signal, rejected, %reason, "error text of the collector");
                     }

@@ -788,9 +788,9 @@ codes! {
     /// A request is malformed.
     ///
     /// A request in one line is `GET UPSTREAM/path`, `RUN UPSTREAM word {argument}` for a command, or
-    /// `CALL UPSTREAM/TOOL` for an MCP server. It has the name of an upstream and not a URL, and `RUN` has
-    /// neither quotes nor templates. Write a map where you need those. An argument in a path is a string, a
-    /// number or a boolean.
+    /// `CALL UPSTREAM/TOOL` for an MCP server. It must name an upstream, not a URL. Spaces separate the words
+    /// of `RUN`, so an argument with quotes or a template needs the map form. An argument in a path must be a
+    /// string, a number or a boolean.
     ///
     /// ```yaml
     /// request: { upstream: disk, arguments: ["two words", "{{ args.path }}"] }   # not `RUN disk "…"`
@@ -960,8 +960,8 @@ codes! {
     /// A test has no `expect`.
     ///
     /// Without an expected result there is nothing to compare, so the test fails. `glossator test --update`
-    /// writes the actual result into the file as `expect`, and an error only with `--accept-errors`. Read it
-    /// before you keep it.
+    /// writes the actual result into the file as `expect`. If that result is an error, `--accept-errors` is
+    /// needed as well. Review the written `expect` before you commit it.
     ///
     /// ```yaml
     /// tests:

@@ -91,7 +91,7 @@ impl OutputSchema {
     ///
     /// # Errors
     ///
-    /// A sentence with the field, the expected type and the value found.
+    /// A message with the field, the expected type and the value found.
     pub(crate) fn enforce(
         &self,
         mut value: Value,

@@ -28,7 +28,7 @@ impl Pattern {
     ///
     /// # Errors
     ///
-    /// A sentence, on a syntax error, or for a pattern that would be too large.
+    /// A message, on a syntax error, or for a pattern that would be too large.
     pub fn compile(source: &str) -> Result<Self, String> {
         Self::build(&mut RegexBuilder::new(source), Self::SIZE_LIMIT_BYTES)
     }

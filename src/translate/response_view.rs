@@ -110,16 +110,17 @@ impl<'a> ResponseView<'a> {
     ///
     /// # Errors
     ///
-    /// A sentence, if the JSON has too many values.
+    /// A message, if the JSON has too many values.
     pub(crate) fn tree_of(&self, json: &JsonText) -> Result<Value, ReadError> {
         self.check_value_count(json).map(|()| json.parse())
     }
 
-    /// Checks that JSON has few enough values to be parsed into a tree.
+    /// Checks that JSON has at most `max_values` values, because a parsed tree needs several times the memory
+    /// of its text.
     ///
     /// # Errors
     ///
-    /// A sentence, if the JSON has too many values.
+    /// If the JSON has more values. The message contains the position of the first one over the limit.
     pub(super) fn check_value_count(&self, json: &JsonText) -> Result<(), ReadError> {
         json.check_value_count(self.limits.values).map_err(|TooManyValues { limit, line, column }| {
             self.too_many_values_error(format!(
@@ -133,7 +134,7 @@ impl<'a> ResponseView<'a> {
     ///
     /// # Errors
     ///
-    /// A sentence, if there are too many values.
+    /// A message, if there are too many values.
     pub(crate) fn check_tree_value_count(
         &self,
         tree: &Value,

@@ -194,7 +194,7 @@ impl Converter<'_> {
     fn convert_request(&mut self, item: &Value, operation: &Value) -> Result<(), String> {
         let mut seen = BTreeSet::new();
         // Parameters of the operation come first, because they override parameters of the path with the same
-        // name.
+        // name and location.
         for node in items(&operation["parameters"]).chain(items(&item["parameters"])) {
             let parameter = self.document.resolved(node)?;
             let text = |name: &str| parameter[name].as_str().unwrap_or_default();

@@ -262,8 +262,9 @@ fn schema_of_members(objects: &[&Map<String, Value>], depth: usize, numbers: Num
     without_empty(json!({ "properties": properties, "required": required }))
 }
 
-/// Whether objects with these members are maps: all values have one shape, and the names are data, because
-/// they look like ids or differ between the objects. `common` is the number of names that all objects have.
+/// Whether objects with these members are maps: the names are data, because they look like ids or differ
+/// between the objects, and the values are alike: objects that share a member, or values of one JSON type.
+/// `common` is the number of names that all objects have.
 fn are_maps(names: &[&String], common: usize, values: &[&Value]) -> bool {
     /// Numbers, hexadecimal digits, dates, addresses and ids such as `D7SY-4A`.
     static ID: LazyLock<Regex> = LazyLock::new(|| fixed_regex(r"^(?:[0-9]+|[0-9A-Za-f:._-]{6,})$"));

@@ -160,7 +160,7 @@ impl SamplingMessageSettings {
         }
         let coded_span = Code::ConflictingKeys.at_span(section.value.node.span);
         let help = "write `- user: \"…\"`, and another `- assistant: \"…\"`";
-        Err(section.reject_at(coded_span, "a message must have one role", help))
+        Err(section.reject_at(coded_span, "a message needs either `user` or `assistant`", help))
     }
 
     fn template(self) -> Option<(MessageRole, Template)> {

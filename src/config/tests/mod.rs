@@ -187,7 +187,7 @@ routes: {{ a: {{ description: A., request: RUN old }} }}"
     assert_eq!(load_of_length(16_000), Ok(()));
     let found = load_of_length(100_000).unwrap_err();
     assert!(
-        found.contains("a secret of this upstream is too long to be removed from errors"),
+        found.contains("the secrets of this upstream are too long to be redacted from errors"),
         "{found:.2000}"
     );
     assert!(!found.contains("k3k3"), "it is not shown");

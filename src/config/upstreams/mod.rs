@@ -282,8 +282,9 @@ fn secrets(report: &Report<'_>, entry: &Entry, settings: &UpstreamSettings) -> O
     let Some(source) = settings.secrets_pattern() else { return Some(None) };
     let pattern = SecretPattern::from_literals(&source);
     if pattern.is_none() {
-        let message = "a secret of this upstream is too long to be removed from errors";
-        let help = "check the files and variables of its secrets: a secret can have a few hundred characters";
+        let message = "the secrets of this upstream are too long to be redacted from errors";
+        let help =
+            "check that no file or variable of its secrets contains something else, such as a certificate";
         report.error(Code::SecretTooLong.at_span(entry.key.span), message, help);
     }
     pattern.map(Some)

@@ -34,7 +34,8 @@ pub(super) struct RequestElicitor<'a> {
     pub(super) round: ElicitationRound<'a>,
 }
 
-/// Content of `requestState`, which the client returns with its next request: the input responses so far.
+/// Content of `requestState`, which the client sends back when it retries the request: the digest that binds
+/// it to the request, the input responses so far, and the names of the open input requests.
 #[derive(Default, Serialize, Deserialize)]
 struct RequestState {
     // The name in the states of earlier versions, which run beside this one during a rolling update.

@@ -215,7 +215,7 @@ async fn within_timeout<T, E: Into<BoxError>>(
     let timed_out = |_| BoxError::from(format!("no response within {wait:?}"));
     let response = timeout(wait, request).await.map_err(timed_out);
     let failed = |error: &BoxError| {
-        warn!(peer, error = %ErrorChain(&**error), "forwarding to another replica failed");
+        warn!(peer, error = %ErrorChain(&**error), "message not forwarded to another replica");
     };
     response.and_then(|response| response.map_err(Into::into)).inspect_err(failed).ok()
 }

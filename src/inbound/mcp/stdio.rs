@@ -78,7 +78,7 @@ impl McpEndpoint {
         info!("serving MCP on standard input and output");
         let cut_off = self.serve_lines(lines, out, shutdown_timeout, stop).await;
         if timeout(CANCEL_TIMEOUT, done_receiver).await.is_err() {
-            debug!("client does not read the last message");
+            debug!("client did not read its last messages");
         }
         if cut_off > 0 {
             let (requests, after) = (cut_off, shutdown_timeout);
@@ -186,7 +186,7 @@ fn write(mut output: impl Write, mut messages: mpsc::Receiver<Bytes>) {
         let result =
             output.write_all(&message).and_then(|()| output.write_all(b"\n")).and_then(|()| output.flush());
         if let Err(error) = result {
-            debug!(%error, "writing standard output failed");
+            debug!(%error, "writing to standard output failed, closing the connection");
             return;
         }
     }

@@ -381,7 +381,7 @@ pub fn resolve_local_ref<'s>(
     value_at(root, &percent_encoding::percent_decode_str(pointer).decode_utf8().ok()?)?.as_object()
 }
 
-/// Returns the value at a JSON Pointer, which must not be empty.
+/// Like [`Value::pointer`], but for a map. Returns `None` for the empty pointer, which means the map itself.
 fn value_at<'s>(root: &'s Map<String, Value>, pointer: &str) -> Option<&'s Value> {
     let rest = pointer.strip_prefix('/')?;
     let (first, rest) = rest.find('/').map_or((rest, ""), |end| rest.split_at(end));

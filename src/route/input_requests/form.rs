@@ -95,7 +95,7 @@ impl InputForm {
     ///
     /// # Errors
     ///
-    /// A sentence that lists each invalid field with the expected and the found value.
+    /// A message that lists each invalid field with the expected and the found value.
     pub fn check(&self, mut content: Map<String, Value>) -> Result<Map<String, Value>, String> {
         const MAX_VIOLATIONS: usize = 3;
         let (mut checked, mut errors) = (Map::new(), Vec::new());

@@ -105,7 +105,7 @@ impl InputRequests {
     ///
     /// # Errors
     ///
-    /// A sentence for the model, if an input request can't be rendered with the arguments.
+    /// A message for the model, if an input request can't be rendered with the arguments.
     pub fn next(
         &self,
         arguments: &Arguments,

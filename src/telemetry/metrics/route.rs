@@ -90,7 +90,7 @@ impl RouteMeters {
         Self { id, tool, upstream, apis: ByLabel::default(), rules, mismatches, upstream_meters, failures }
     }
 
-    /// Counts a call that begins.
+    /// Records the start of a call. It counts as in flight until [`call_ended`](Self::call_ended).
     pub fn call_started(&self, api: &'static str) {
         self.apis.get(api).in_flight.fetch_add(1, Ordering::Relaxed);
     }

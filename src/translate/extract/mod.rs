@@ -398,7 +398,7 @@ impl ExtractorKind {
         self.parser().result_shape().0
     }
 
-    /// Member names that fields may refer to.
+    /// Member names of the objects that the extractor returns. A field's `from` must begin with one of them.
     pub fn member_names(&self) -> MemberNames<'_> {
         self.parser().result_shape().1
     }

@@ -313,7 +313,7 @@ impl TableBuilder {
     ///
     /// # Errors
     ///
-    /// A sentence, if a name is empty or occurs twice, or the header is the first tag of an HTML page.
+    /// A message, if a name is empty or occurs twice, or the header is the first tag of an HTML page.
     pub(super) fn from_header(
         header_line: usize,
         mut names: Vec<String>,
@@ -359,7 +359,7 @@ impl TableBuilder {
     ///
     /// # Errors
     ///
-    /// A sentence with the line number, if the row has the wrong number of cells, or the table grows too
+    /// A message with the line number, if the row has the wrong number of cells, or the table grows too
     /// large.
     pub(super) fn add(
         &mut self,
@@ -413,7 +413,7 @@ impl TableBuilder {
     ///
     /// # Errors
     ///
-    /// A sentence with the line number, if there are no rows and the header is not plausible: it has no
+    /// A message with the line number, if there are no rows and the header is not plausible: it has no
     /// column for a required field, or is a single name or a sentence, such as an error message in place of
     /// the table.
     pub(super) fn into_value(self, typing: &Typing) -> Result<Value, ReadError> {
@@ -467,7 +467,7 @@ fn markup_error(line: usize, start: &str) -> ReadError {
 ///
 /// # Errors
 ///
-/// A sentence, if the text has fewer lines.
+/// A message, if the text has fewer lines.
 pub(super) fn after_lines(text: &str, count: usize, end: char) -> Result<&str, ReadError> {
     let mut rest = text;
     for found in 0..count {

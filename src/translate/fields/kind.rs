@@ -112,7 +112,7 @@ impl FieldType {
     ///
     /// # Errors
     ///
-    /// A sentence with the expected form and the found value.
+    /// A message with the expected form and the found value.
     pub(crate) fn apply(&self, value: &Value) -> Result<Value, ReadError> {
         match (self.count, value) {
             (Multiplicity::One, value) => self.apply_to_one(value),

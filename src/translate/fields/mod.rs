@@ -115,7 +115,7 @@ impl Fields {
     ///
     /// # Errors
     ///
-    /// A sentence with the field, the expected form and the found value.
+    /// A message with the field, the expected form and the found value.
     pub(crate) fn apply(&self, found: &Value) -> Result<Value, ReadError> {
         each_record(found, |found| match found {
             Value::Object(found) => self.apply_to_one(found).map(Value::Object),
@@ -132,7 +132,7 @@ impl Fields {
     ///
     /// # Errors
     ///
-    /// A sentence with the first missing field.
+    /// A message with the first missing field.
     pub(crate) fn check_names(&self, object: &Map<String, Value>) -> Result<(), ReadError> {
         let is_missing =
             |field: &&Field| field.missing == OnMissing::Error && field.from.find(object).is_none();

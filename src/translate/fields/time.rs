@@ -73,7 +73,7 @@ impl TimeFormat {
     ///
     /// # Errors
     ///
-    /// A sentence, if the format is invalid, lacks the date, or lacks the hour although `requires_time` is
+    /// A message, if the format is invalid, lacks the date, or lacks the hour although `requires_time` is
     /// set.
     pub fn directives(text: &str, requires_time: bool) -> Result<Self, String> {
         let zone = TimeZone::fixed(Offset::constant(1));

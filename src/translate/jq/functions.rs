@@ -71,7 +71,7 @@ const WRAPPED: [WrappedFunctions; 6] = [
         None,
         Some(MADE),
     ),
-    // All items of a list are compared, and the result is a list of the same size.
+    // All items of a list are compared. The result is a list of at most the same length, or one item.
     ("!group_by !max_by_or_empty !min_by_or_empty !sort_by", Some("f"), Some(COMPARED), Some(MADE)),
     ("!sort", None, Some(COMPARED), Some(MADE)),
     ("!tobytes", None, Some(READ), Some(MADE)),

@@ -68,7 +68,7 @@ impl Limit {
     ///
     /// # Errors
     ///
-    /// A sentence for the client, if the structured content can't be shortened to fit.
+    /// A message for the client, if the structured content can't be shortened to fit.
     pub(super) fn truncate_structured(
         &self,
         structured: Structured,
@@ -150,7 +150,7 @@ impl Limit {
     ///
     /// # Errors
     ///
-    /// A sentence for the client, if the first line alone is too long.
+    /// A message for the client, if the first line alone is too long.
     pub(super) fn truncate_texts(
         &self,
         blocks: Vec<RenderedBlock>,

@@ -431,7 +431,7 @@ fn children<'e, 's>(expression: &'e Expr<'s>) -> Vec<&'e Expr<'s>> {
     }
 }
 
-/// Arguments of a call.
+/// Value expressions of arguments: positional, keyword (without the name) and unpacked (`*`, `**`).
 fn values<'e, 's>(arguments: &'e [CallArg<'s>]) -> impl Iterator<Item = &'e Expr<'s>> {
     arguments.iter().map(|argument| match argument {
         CallArg::Pos(value)

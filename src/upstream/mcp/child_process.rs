@@ -520,8 +520,8 @@ async fn log_stderr(
         if interval_start.elapsed() > LOGGED_INTERVAL {
             if lines > LOGGED_LINES {
                 warn!(
-                    %upstream, lines = lines - LOGGED_LINES,
-                    "standard error of the MCP program: too many lines, the rest is not logged"
+                    %upstream, omitted_lines = lines - LOGGED_LINES, interval = ?LOGGED_INTERVAL,
+                    "standard error of the MCP program: too many lines in this interval"
                 );
             }
             (interval_start, lines) = (Instant::now(), 0);

@@ -130,7 +130,7 @@ impl HttpLink {
                 // In a new session, the status is about the request itself.
                 response => return Ok(response),
             }
-            info!(upstream = %self.http.name(), "MCP session lost, opening another");
+            info!(upstream = %self.http.name(), "MCP session rejected by the server, opening another");
             // Another call may have opened a new session already, which stays.
             self.session.lock().await.take_if(|current| Arc::ptr_eq(current, &session));
             is_repeated = true;

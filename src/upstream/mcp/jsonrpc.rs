@@ -214,7 +214,8 @@ pub(super) fn id_of_long_message(beginning: &[u8], end: &[u8]) -> Option<u64> {
     parts.find_map(|(regex, text)| std::str::from_utf8(&regex.captures(text)?["id"]).ok()?.parse().ok())
 }
 
-/// Parses an id of glossator. It is a number, but some servers return it as a string.
+/// Parses a request id or progress token that glossator issued and the server sent back. Both are numbers,
+/// but some servers send them back as strings.
 fn parse_own_id(id: &RawValue) -> Option<u64> {
     id.get().trim_matches('"').parse().ok()
 }

@@ -286,7 +286,7 @@ static DTD: LazyLock<Regex> = LazyLock::new(|| {
 ///
 /// # Errors
 ///
-/// A sentence with the position, if the declaration declares an entity.
+/// A message with the position, if the declaration declares an entity.
 fn without_dtd(text: &str, lines_before: usize) -> Result<Cow<'_, str>, ReadError> {
     let found = text.contains("<!DOCTYPE").then(|| DTD.captures(text)).flatten();
     let Some(dtd) = found.and_then(|found| found.name("dtd")) else { return Ok(text.into()) };
@@ -306,7 +306,7 @@ fn without_dtd(text: &str, lines_before: usize) -> Result<Cow<'_, str>, ReadErro
 ///
 /// # Errors
 ///
-/// A sentence with the position.
+/// A message with the position.
 fn check(text: &str, lines_before: usize) -> Result<(), ReadError> {
     let locate = |offset| move |error: ReadError| error.in_part(&position(text, offset, lines_before));
     if !text.trim_start().starts_with('<') {

@@ -128,7 +128,7 @@ impl ElementPath {
     ///
     /// # Errors
     ///
-    /// A sentence with the step that has no match, and the elements found instead.
+    /// A message with the step that has no match, and the elements found instead.
     pub(super) fn find<'a, 'input>(
         &self,
         document: &'a Document<'input>,
