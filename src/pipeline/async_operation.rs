@@ -169,7 +169,10 @@ impl CallRun<'_> {
             InitialResponse::Elsewhere => {
                 let (route, request_id) =
                     (&self.exchange.route.definition.name, self.exchange.context.request_id());
-                warn!(%route, request_id, "asynchronous operation not polled: its status URL is on another server or invalid");
+                warn!(
+                    %route, request_id,
+                    "asynchronous operation not polled: its status URL is on another server or invalid"
+                );
                 let message = operation_lost("its status is on another server, which is not polled");
                 return Err(failure(ErrorType::UnparseableResponse, message));
             }

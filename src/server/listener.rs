@@ -160,7 +160,7 @@ impl AdminListener {
             Ok(listener) => listener,
             Err(error) if settings.is_listen_explicit => return Err(error),
             Err(error) => {
-                warn!(%error, "admin API not served: its port is unavailable; `listen` under `admin` sets another");
+                warn!(%error, "admin API not served, port unavailable; `listen` under `admin` sets another");
                 return Ok(None);
             }
         };

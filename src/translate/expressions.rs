@@ -31,7 +31,8 @@ impl Setting for Jq {
             let help = match renamed.find(|(old_name, _)| message.contains(&format!("`${old_name}`"))) {
                 Some((_, new_name)) => format!("write `${new_name}`, or run `glossator migrate`"),
                 None => format!(
-                    "{}the input is `.`; variables: `$args`, `$status`, `$exit_status`, `$stderr`, `$headers`, `$input_responses`{capture_list}",
+                    "{}the input is `.`; variables: `$args`, `$status`, `$exit_status`, \
+                     `$stderr`, `$headers`, `$input_responses`{capture_list}",
                     hint_at_path(text).unwrap_or_else(|| hint_at_names(text, &message, scope))
                 ),
             };

@@ -174,7 +174,7 @@ async fn under_any_disruption_calls_end_in_time_with_correct_results() {
             "{upstream}: {calls} calls, {circuit_open} turned away, {again} repetitions, {rests} rests, {seen} seen"
         );
         // A request on a connection that its server was just closing may be lost, and is then sent once more.
-        let moved = lines("idle connection was closed, sending the request again");
+        let moved = lines("idle connection was closed, resending the request");
         let sent = calls - circuit_open + again + moved;
         // A retry may be rejected by a circuit breaker that has opened meanwhile.
         let spared = if rests > 0 { again } else { 0 };

@@ -244,7 +244,8 @@ mod tests {
 
     #[test]
     fn parts_are_merged_and_read_only_properties_are_not_arguments() {
-        let source = json!({"allOf": [{"$ref": "#/components/schemas/Base"}, {"type": "object", "required": ["a"],
+        let source = json!({"allOf": [{"$ref": "#/components/schemas/Base"},
+            {"type": "object", "required": ["a"],
             "properties": {"a": {"type": "boolean"}}}]});
         let a = json!({"type": "boolean"});
         check(

@@ -154,7 +154,10 @@ impl HttpUpstream {
                     let (upstream, request_id) = (self.name(), context.request_id());
                     let error = failure.into_error(upstream);
                     let error = ErrorChain(&error);
-                    info!(%upstream, request_id, %error, "idle connection was closed, sending the request again");
+                    info!(
+                        %upstream, request_id, %error,
+                        "idle connection was closed, resending the request"
+                    );
                 }
                 Err(failure) if self.endpoints.fail_over(&mut in_flight, &failure) => {}
                 Err(failure) => return Err(failure),
