@@ -114,7 +114,7 @@ impl TelemetrySettings {
             let help = "write `traces: parentbased_traceidratio`, or remove it";
             return Err(section.reject_at(Code::RequiresKey.at_span(entry.key.span), message, help));
         }
-        if let Some(entry) = section.entry("tls").filter(|_| self.is_plain()) {
+        if let Some(entry) = section.entry("tls").filter(|_| self.is_plain(section)) {
             let message = "`tls` has no effect: `endpoint` is not `https://`";
             let help = "write an endpoint with `https://`, or remove `tls`";
             return Err(section.reject_at(Code::TlsWithoutHttps.at_span(entry.key.span), message, help));
@@ -145,9 +145,17 @@ impl TelemetrySettings {
         Ok(self)
     }
 
-    /// Whether the file has an endpoint without TLS.
-    fn is_plain(&self) -> bool {
-        self.endpoint.as_ref().is_some_and(|url| address_of(url).is_ok_and(|address| !address.is_tls()))
+    /// Whether the endpoint is without TLS, and no variable overrides it.
+    fn is_plain(&self, section: &OpenSection<'_>) -> bool {
+        const OVERRIDES: [&str; 3] = [
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+        ];
+        let variables = OtelVariables { context: section.value.context };
+        let is_plain = |url: &String| address_of(url).is_ok_and(|address| !address.is_tls());
+        self.endpoint.as_ref().is_some_and(is_plain)
+            && OVERRIDES.iter().all(|name| variables.get(name).is_none())
     }
 
     fn traces_export(&self, variables: &OtelVariables<'_>) -> Option<TracesExport> {

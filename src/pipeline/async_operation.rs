@@ -211,8 +211,6 @@ impl CallRun<'_> {
                     guard.location = None;
                     return Ok(PollOutcome::Running(running));
                 }
-                // The operation continues, and another poll may succeed.
-                Err(error) if error.is_transient && Instant::now() < deadline => {}
                 Err(error) => return Err(error.result),
             }
         }

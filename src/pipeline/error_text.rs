@@ -73,10 +73,10 @@ pub(super) fn error_result(error: &UpstreamError, effect: PossibleEffect) -> Box
     let unsent = |problem: &str, advice: &str| format!("{problem}. No request was sent. {advice}");
     let retry = |after: &Duration| format!("Retry in {} s.", whole_seconds(*after));
     let message = match &error.failure {
-        Failure::Connect(_) | Failure::ConnectTimeout(_) => unsent(
-            "The service behind this tool can't be reached",
-            "The arguments are not the cause. Retry later.",
-        ),
+        Failure::Connect(_) | Failure::ConnectTimeout(_) => {
+            "The service behind this tool can't be reached. The arguments are not the cause. Retry later."
+                .to_owned()
+        }
         Failure::NotStarted(_) => "The program behind this tool could not be started. The arguments are not \
                                    the cause. Retry later, or tell the operator of this tool."
             .to_owned(),

@@ -120,27 +120,6 @@ async fn an_operation_with_an_id_is_polled_by_it() {
     assert_eq!(lines(&upstream), expected);
 }
 
-/// A poll that the rate limit rejects is repeated: the operation continues meanwhile.
-#[tokio::test]
-async fn a_rejected_poll_does_not_end_the_operation() {
-    let upstream = Scripted::start(in_turn(|turn, _| match turn {
-        0 => json(r#"{"id": 7}"#),
-        1 => json(r#"{"state": "done"}"#),
-        _ => json(r#"{"rows": 12}"#),
-    }))
-    .await;
-    let route: String = NAMED.trim().lines().map(|line| format!("    {line}\n")).collect();
-    let file = format!(
-        "upstreams: {{ old: {{ url: 'http://{}', rate_limit: {{ rate: 5 per second, burst: 1 }} }} }}\n\
-         routes:\n  make_report:\n    description: A report.\n{route}",
-        upstream.address
-    );
-    let program = Loaded::start(&config::load(&Sources::from_text("jobs.yaml", &file)).unwrap()).await;
-    let response = call(&program, r#"{"year": "2026"}"#).await;
-    assert_eq!(response.json()["structuredContent"]["rows"], 12, "{}", response.text());
-    assert_eq!(lines(&upstream).len(), 3, "no `DELETE`");
-}
-
 #[tokio::test]
 async fn a_failed_operation_is_a_tool_error_for_any_status() {
     let upstream = Scripted::start(in_turn(|turn, _| match turn {

@@ -166,7 +166,7 @@ fn secrets_in(name: &HeaderName, value: &HeaderValue) -> Vec<String> {
         let cookies = value.split(';').map(str::trim);
         let with_values =
             cookies.flat_map(|cookie| [Some(cookie), cookie.split_once('=').map(|pair| pair.1)]);
-        return with_values.flatten().map(str::to_owned).collect();
+        return with_values.flatten().chain([value]).map(str::to_owned).collect();
     }
     let Some((scheme, credential)) = value.split_once(' ') else { return vec![value.to_owned()] };
     let mut secrets = vec![credential.trim().to_owned()];
@@ -286,7 +286,10 @@ mod tests {
             |name: HeaderName, value: &'static str| secrets_in(&name, &HeaderValue::from_static(value));
         assert_eq!(secrets(header::AUTHORIZATION, "Bearer abc"), ["abc"]);
         assert_eq!(secrets(header::AUTHORIZATION, "Basic dTpw"), ["dTpw", "p"]);
-        assert_eq!(secrets(header::COOKIE, "id=a b; lang=no"), ["id=a b", "a b", "lang=no", "no"]);
+        assert_eq!(
+            secrets(header::COOKIE, "id=a b; lang=no"),
+            ["id=a b", "a b", "lang=no", "no", "id=a b; lang=no"]
+        );
         let password = HeaderName::from_static("x-password");
         assert_eq!(secrets(password, "correct horse"), ["horse", "correct horse"]);
     }

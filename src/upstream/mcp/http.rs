@@ -417,8 +417,9 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
         };
         // The task holds neither link nor session while it waits: some servers send no headers before the
         // first notification, and the end of the session must end this task.
+        let opened = send(&http, request).await;
         let started_at = Instant::now();
-        match send(&http, request).await {
+        match opened {
             Ok(response) if is_event_stream(&response.head) => {
                 let mut stream = EventStream::new(response.body, MESSAGE_LIMIT_BYTES, BodyAccount::none());
                 while let Ok(Some(data)) = stream.next().await {
