@@ -19,7 +19,7 @@ pub const PARAM_HEADER_KEYWORD: &str = "x-mcp-header";
 /// Maximum integer that every reader of a header represents exactly: 2^53 - 1.
 pub const PARAM_HEADER_MAX_INTEGER: u64 = 9_007_199_254_740_991;
 
-/// Error for an invalid `x-mcp-header` keyword, because of which clients would drop the tool.
+/// Error for an invalid `x-mcp-header` keyword. Clients reject a tool with such a keyword.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("at `{pointer}`: {message}")]
 pub struct InvalidParamHeader {

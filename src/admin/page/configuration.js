@@ -47,7 +47,8 @@ async function reload() {
       status === 200
         ? `Reloaded at ${formatTime(Date.now() / 1000)}; active.`
         : status === 422
-          ? `Reloaded at ${formatTime(Date.now() / 1000)}; it has errors, and the previous configuration stays active.`
+          ? `Reloaded at ${formatTime(Date.now() / 1000)}; it has errors, ` +
+            "and the previous configuration stays active."
           : body.error,
     );
     await configurationView();
@@ -63,7 +64,8 @@ export async function configurationView() {
   const { generation, since, failed_since, restart_pending: pending } = status.configuration;
   setText(
     byId("configuration-about"),
-    `generation ${generation}, active since ${formatTimestamp(since, status.now)} (${formatTimeSpan(status.now - since)})`,
+    `generation ${generation}, active since ${formatTimestamp(since, status.now)} ` +
+      `(${formatTimeSpan(status.now - since)})`,
   );
   byId("reload-failed").hidden = status.problems === undefined;
   if (status.problems !== undefined) {

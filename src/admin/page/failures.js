@@ -105,7 +105,8 @@ function render() {
   const id = byId("failures-id").value.trim();
   const emptyMessage =
     id !== ""
-      ? "No failure with this request id is stored here: the call succeeded, was handled by another replica, or is older than the last 500 failures."
+      ? "No failure with this request id is stored here: the call succeeded, was handled by another replica, " +
+        "or is older than the last 500 failures."
       : failures.length
         ? "No failure matches the filter."
         : "No failures so far.";
@@ -124,7 +125,8 @@ async function load() {
   setText(
     byId("failures-about"),
     data.since_start
-      ? `${pluralize(data.since_start, "call")} failed since the start; the last ${formatCount(500)} are stored`
+      ? `${pluralize(data.since_start, "call")} failed since the start; ` +
+        `the last ${formatCount(500)} are stored`
       : "",
   );
   render();

@@ -144,7 +144,8 @@ export function createPlot(figure, label, format, formatAxis = format) {
       if (item.kind === "bars") {
         const bars = item.values.map((value, index) =>
           value > 0
-            ? `M${(x(index) - barWidth).toFixed(1)},${y(0)}V${y(value).toFixed(1)}h${barWidth.toFixed(1)}V${y(0)}z`
+            ? `M${(x(index) - barWidth).toFixed(1)},${y(0)}` +
+              `V${y(value).toFixed(1)}h${barWidth.toFixed(1)}V${y(0)}z`
             : "",
         );
         elements.push(svg("path", { class: "bars", d: bars.join("") }));
@@ -219,7 +220,8 @@ export function createSparkline() {
       calls.setAttribute("d", line.join(""));
       const bars = errorCounts.map((value, index) =>
         value > 0
-          ? `M${(x(index) - 1).toFixed(1)},${height}V${Math.min(height - 3, y(value)).toFixed(1)}h2V${height}z`
+          ? `M${(x(index) - 1).toFixed(1)},${height}` +
+            `V${Math.min(height - 3, y(value)).toFixed(1)}h2V${height}z`
           : "",
       );
       errors.setAttribute("d", bars.join(""));

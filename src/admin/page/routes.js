@@ -219,6 +219,7 @@ export async function routesView([name]) {
   if (history.omitted_routes)
     setText(
       byId("routes-count"),
-      `${byId("routes-count").textContent}; ${pluralize(history.omitted_routes, "more was", "more were")} called than are tracked separately`,
+      `${byId("routes-count").textContent}; ` +
+      `${pluralize(history.omitted_routes, "more was", "more were")} called than are tracked separately`,
     );
 }

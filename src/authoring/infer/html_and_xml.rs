@@ -189,7 +189,7 @@ fn is_bold(table: &str) -> bool {
     rows.next() == Some(true) && rows.next() == Some(false)
 }
 
-/// Whether every row of a table has two cells, of which at least one is not a heading.
+/// Whether every row of a table has two cells: a heading and a cell, or two cells that are not headings.
 fn is_of_pairs(table: &str) -> bool {
     let cells =
         |row: &str| (row.matches("<th>").count() + row.matches("<th ").count(), row.matches("<td").count());

@@ -304,9 +304,10 @@ pub(super) fn read(report: &Report<'_>, context: &RouteContext<'_>, entry: &Entr
     let has_effect = !idempotent.unwrap_or_else(|| request.template.effect().is_read_only);
     let is_idempotent = idempotent.unwrap_or_else(|| request.template.effect().is_idempotent);
     if samples.is_some() && !is_idempotent {
-        let message = "`sample` requires a request that is safe to repeat: clients of MCP revision 2026-07-28 \
-                       repeat the call after sampling";
-        let help = "write `idempotent: true` if the request can be sent twice, or use `input_requests` before the request";
+        let message = "`sample` requires a request that is safe to repeat: clients of MCP revision \
+                       2026-07-28 repeat the call after sampling";
+        let help = "write `idempotent: true` if the request can be sent twice, or use `input_requests` \
+                    before the request";
         report.error(Code::InputRequestNotPossible.at_span(entry.key.span), message, help);
     }
     if let (Some(entry), false) = (section.entry("resource"), input_requests.is_empty()) {

@@ -179,7 +179,7 @@ async fn a_name_is_looked_up_in_the_background_when_it_is_time() {
     assert_eq!(first_address().await, "10.0.0.2:80");
     records.set(&addresses("10.0.0.3:80"));
     tokio::time::advance(Duration::from_secs(61)).await;
-    assert_eq!(first_address().await, "10.0.0.3:80", "nobody asked for so long that what was known is old");
+    assert_eq!(first_address().await, "10.0.0.3:80", "the cached addresses have expired");
 }
 
 #[tokio::test(start_paused = true)]
